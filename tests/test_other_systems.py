@@ -34,7 +34,7 @@ USED = """
 from pathlib import Path
 import glassrank as gr
 from glassrank.errors import CorruptError
-from glassrank.models.io.load import load_served
+from glassrank.models.io.load import load_for_inference
 from glassrank.embeddings import encode_index
 
 folder = Path(sys.argv[1])
@@ -42,7 +42,7 @@ docs = [gr.Doc("a", "a cat on a mat"), gr.Doc("b", "a dog and a cat")]
 index = gr.Index.build(docs, folder / "my.index")
 index.add([gr.Doc("c", "a bird")])
 index.delete(["b"])
-encode_index(index, load_served("fast"))
+encode_index(index, load_for_inference("fast"))
 search = gr.Pipeline(gr.Index(folder / "my.index"), gr.load("fast"))
 assert search.store is not None
 assert [hit.doc_id for hit in search("cat")] == ["a"]

@@ -1,16 +1,15 @@
-"""A pretrained encoder reads query and document apart, and what it makes of them meets late.
+"""Late interaction and single vectors: a pretrained encoder reads query and document apart.
 
 O. Khattab, M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late
-Interaction over BERT", SIGIR 2020: pieces meet as unit vectors of a few dimensions. What their
-similarities are worth differs. `MaxSim` is as in ColBERT, with a learned weight for each query
-piece. `KernelBERT` has TK's kernels, and what makes TK what it is: documents encoded beforehand, a
-score that is a sum over query pieces and kernels on two paths. Its kernels count the document's
-pieces that are *at least* so similar, and no weight is negative: a closer match never counts
+Interaction over BERT", SIGIR 2020: subwords meet as unit vectors of a few dimensions. `MaxSim` is
+as in ColBERT, with a learned weight for each query subword. `KernelBERT` has TK's kernel pooling: a
+score that is a sum over query subwords and kernels on two paths. Its kernels count the document's
+subwords that are *at least* so similar, and no weight is negative: a closer match never counts
 against a text.
 
 N. Reimers, I. Gurevych, "Sentence-BERT", EMNLP 2019: one vector for each text, the mean of its
-pieces or the first of them, compared once. `SingleVector` is what people store today, and so what a
-re-ranker is compared with: a sentence transformer's weights rank here as they do there.
+subwords or the first of them. `SingleVector` ranks with a sentence transformer's weights as
+sentence-transformers does.
 """
 
 import copy
@@ -44,8 +43,8 @@ from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
 
 class LateInteraction(SubwordRanker):
-    """Subclasses say what the similarities add up to. A query piece's weight, between 0 and 2,
-    comes from its own vector and stands in the place of its idf."""
+    """Subclasses define `interact`. A query subword's weight, between 0 and 2, comes from its own
+    vector and stands in the place of its idf."""
 
     def __init__(self, config: Any, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -53,7 +52,7 @@ class LateInteraction(SubwordRanker):
         self.projection = nn.Linear(config.encoder.size, config.size, bias=False)
         self.term_weight = nn.Linear(config.encoder.size, 1)
         nn.init.orthogonal_(self.projection.weight)  # similarities begin as the encoder has them
-        nn.init.zeros_(self.term_weight.weight)  # and every piece counts 1
+        nn.init.zeros_(self.term_weight.weight)  # and every subword counts 1
         nn.init.zeros_(self.term_weight.bias)
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
@@ -70,14 +69,14 @@ class LateInteraction(SubwordRanker):
         return unit(projected.float())
 
     def weights(self, states: Tensor) -> Tensor:
-        """Of query pieces: (B, Q)."""
+        """Of query subwords: (B, Q)."""
         logits = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
         return 2 * torch.sigmoid(logits.float())
 
     @torch.no_grad()
     def fit_statistics(self, docs: Iterable[TokenBatch]) -> None:
-        """The projection begins with the directions in which most of the states' length lies:
-        similarities begin as near to the encoder's own as so few dimensions allow."""
+        """Initialises the projection with the principal directions of the states: similarities
+        begin as near to the encoder's own as so few dimensions allow."""
         size = self.config.encoder.size
         moment = self.projection.weight.new_zeros(size, size, dtype=torch.float64)  # (H, H)
         for batch in docs:
@@ -85,7 +84,7 @@ class LateInteraction(SubwordRanker):
             moment += (states.T @ states).double()
         if moment.any():
             directions = torch.linalg.eigh(moment).eigenvectors.T.flip(0)  # (H, H), longest first
-            kept = min(size, self.config.size)  # more dimensions than a state has say nothing
+            kept = min(size, self.config.size)
             self.projection.weight.zero_()[:kept] = directions[:kept]
 
     def for_gpu(self) -> Self:
@@ -107,7 +106,7 @@ class LateInteraction(SubwordRanker):
 
     @classmethod
     def start(cls, bert: Pretrained, **settings: object) -> Self:
-        """With the weights of a pretrained encoder; projection and weights are fresh."""
+        """With the weights of a pretrained encoder; projection and term weights are new."""
         given = {"text": SubwordText(lowercase=bert.lowercase), **settings}
         model = cls(cls.info.config_type(bert.config, **given))
         model.encoder.load_state_dict(bert.encoder_weights())
@@ -134,8 +133,7 @@ def sum_paths(
 
 
 class MaxSim(LateInteraction):
-    """Each query piece counts as much as the document piece most like it. The score is a sum over
-    query pieces, so it is additive."""
+    """Each query subword counts as much as the document subword most like it."""
 
     info = MAXSIM
 
@@ -148,7 +146,7 @@ class MaxSim(LateInteraction):
     ) -> Output:
         masks = query.mask.float().expand(len(doc.mask), -1), doc.mask.float()
         similarity = match_matrix(query.vectors.float(), doc.vectors.float(), *masks)  # (B, Q, D)
-        # A document without pieces, or padding, is as far away as can be.
+        # Padding, or a document without subwords, is as far away as can be.
         best = similarity.masked_fill(pair_mask(*masks) == 0, -1.0).amax(2)  # (B, Q)
         part = self.scale.exp() * query.idf.float() * best * masks[0]  # (B, Q)
         return Output(part.sum(1), {"best match": part, "similarity": similarity})
@@ -162,7 +160,7 @@ class KernelBERT(LateInteraction):
     def __init__(self, config: KernelBERTConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.kernels = KernelBank(config.kernels)
-        # Small and, where weights rise, just above zero: scores begin near those of a softmax.
+        # Small, and just above zero where they may not be negative.
         log, length = (-5.0, -3.0) if config.monotone else (0.01, 0.05)
         self.log_weights = nn.Parameter(torch.full((len(config.kernels),), log))  # (K,)
         self.length_weights = nn.Parameter(torch.full((len(config.kernels),), length))  # (K,)
@@ -191,7 +189,7 @@ class KernelBERT(LateInteraction):
 
 @dataclass(frozen=True)
 class SingleVectorConfig:
-    """The encoder, and how texts become its pieces."""
+    """The encoder, and how texts become its subwords."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: SubwordText = field(default_factory=SubwordText)
@@ -216,7 +214,7 @@ class SingleVector(SubwordRanker):
         self.scale = nn.Parameter(torch.tensor(3.0))  # its exponential: cosines are small numbers
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
-        """(B, 1, H): the text as one word."""
+        """(B, 1, H): the text as one token."""
         states = self.encoder(batch.ids, batch.mask).float()  # (B, L, H)
         mask = batch.mask[..., None]
         if self.config.pooling == "cls":

@@ -1,7 +1,7 @@
-"""From scores to probabilities of relevance: logistic regression (Platt scaling) on judged queries.
+"""Calibration of scores to probabilities of relevance: Platt scaling on judged queries.
 
-A probability is absolute: it depends on the query, the document and the model, never on the other
-candidates, on how many they are, or on the models that ranked them before.
+A probability depends on the query, the document and the model, never on the other candidates or on
+the stages before.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 
 _LARGEST = 1000.0
-"""Of a slope and a bias: a hundred times what any model here has."""
+"""Of a slope and a bias: a hundred times those of any model here."""
 _STEPS = 50
 _RIDGE = 1e-3
 _BINS = 10
@@ -21,8 +21,8 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """Log odds of relevance are slope * score + bias, for the model's own score: without what the
-    first stage adds to it, which depends on the collection."""
+    """Log odds of relevance are slope * score + bias. The score is the model's own, without the
+    first stage's share, which depends on the collection."""
 
     slope: float
     bias: float
@@ -35,34 +35,34 @@ class Calibration:
             )
 
     def probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Of documents with these scores, each by itself: (n,) to (n,)."""
+        """Of scores (n,)."""
         return _logistic(self.slope * np.asarray(scores, np.float64) + self.bias)
 
 
 @dataclass(frozen=True)
 class JudgedScores:
-    """Documents with a model's own scores, of many queries."""
+    """Judged documents of many queries, with a model's own scores."""
 
     scores: NDArray[np.floating]  # (n,)
     relevant: NDArray[np.bool_]  # (n,)
-    weights: NDArray[np.floating]  # (n,) for how many documents each of them stands
+    weights: NDArray[np.floating]  # (n,) how many documents each stands for
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Of probabilities on judged documents."""
+    """How good probabilities are on judged documents."""
 
     brier: float
     """The mean of (probability - relevance) squared."""
     brier_of_mean: float
-    """The same of the one probability that all have on the average: no calibration at all."""
+    """The same of the mean probability for all: no calibration at all."""
     error: float
     """Expected calibration error: how far probabilities are from frequencies, over ten bins of as
     many documents each."""
 
 
 def fit(judged: JudgedScores) -> Calibration | None:
-    """By Newton's method, with a little pull towards zero. None where scores do not tell."""
+    """Fits by Newton's method with a small ridge. None where scores do not separate relevance."""
     relevant = judged.relevant.astype(np.float64)
     if not 0 < relevant.sum() < len(relevant):
         return None
@@ -85,7 +85,7 @@ def fit(judged: JudgedScores) -> Calibration | None:
 
 
 def measure_quality(probabilities: NDArray[np.float64], judged: JudgedScores) -> Quality:
-    """Of these probabilities of the judged documents."""
+    """Compares probabilities with judgments."""
     truth = judged.relevant.astype(np.float64)
     weights = judged.weights / judged.weights.sum()
     order = np.argsort(probabilities, kind="stable")
@@ -99,7 +99,7 @@ def measure_quality(probabilities: NDArray[np.float64], judged: JudgedScores) ->
 
 
 def concatenate(parts: Sequence[JudgedScores]) -> JudgedScores:
-    """Several queries, or collections, as one: each counts the same."""
+    """Concatenates queries, or collections, of equal total weight."""
     return JudgedScores(
         np.concatenate([part.scores for part in parts]),
         np.concatenate([part.relevant for part in parts]),
@@ -108,8 +108,8 @@ def concatenate(parts: Sequence[JudgedScores]) -> JudgedScores:
 
 
 def weigh_ranks(ranks: NDArray[np.integer]) -> NDArray[np.float64]:
-    """What candidates count by their first-stage rank: the first ten as much as the first hundred,
-    so that neither what people see nor what they do not see decides alone."""
+    """Weights by first-stage rank: the first ten count as much as the first hundred, so that
+    neither the top nor the tail decides alone."""
     weights: NDArray[np.float64] = (ranks <= 10) / 10 + (ranks <= 100) / 100
     return weights
 

@@ -1,8 +1,7 @@
 """Documents as a model reads them: whole where they fit, else as passages, each with the title.
 
-A text is divided at the ends of sentences where that can be, within a sentence where it alone is
-too long. Passages are found one after the other, from the beginning on, so that whoever needs the
-first one alone reads no further.
+A text is divided at the ends of sentences, and within a sentence that is too long by itself.
+Passages are found one by one from the beginning: the first one needs no further reading.
 """
 
 import re
@@ -20,10 +19,10 @@ from glassrank.text.word_splitting import split_words
 from glassrank.types import Doc
 
 Sizes = Callable[[Sequence[str]], NDArray[np.int64]]
-"""Of texts: (n, c), what each takes of the c kinds of room that a model has."""
+"""Sizes (n, c) of texts: what each takes of a model's c limits, tokens and perhaps words."""
 
-# Every run of marks, closing brackets and white space is looked at once, however long it is; and as
-# all ends begin with one of a few characters, what lies between is passed over ten times faster.
+# Possessive quantifiers read every run of marks, closing brackets and white space once. All ends
+# begin with one of a few characters, so that the text between them is skipped ten times faster.
 _END = re.compile(
     r"""[.!?。！？\n](?:
         (?<=[.!?])(?<![.!?]{2})[.!?]*+["'”’»)\]]*+\s++(?![a-z])
@@ -33,25 +32,24 @@ _END = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"\s*+\S{1,100}\s*+")
-"""A word, or a part of what is longer than words are, with the white space around it."""
+"""A word, or a part of a very long one, with the white space around it."""
 _CHARACTERS_AT_ONCE = 2_000
-"""About so many are measured together."""
+"""About so many characters are measured together."""
 _LONGEST_SENTENCE = 2_000
 
 
 class Unit(NamedTuple):
-    """A sentence, or a word of one, up to this place of the text."""
+    """A sentence, or a word of one, that ends at `stop`."""
 
     stop: int
     size: NDArray[np.int64]  # (c,)
 
 
 def find_sentence_ends(text: str) -> Iterator[int]:
-    """Each with the white space behind it; the last is the text's own. What goes on for longer than
-    sentences do ends with a word.
+    """Ends of sentences, with the white space behind them; the last is the text's own. A sentence
+    that is too long ends with a word.
 
-    >>> list(sentence_ends("It is 3.5 m. long! Is it? Yes."))
-    [19, 26, 30]
+    >>> list(sentence_ends("It is 3.5 m. long! Is it? Yes.")) [19, 26, 30]
     """
     start = 0
     for stop in chain((end.end() for end in _END.finditer(text)), (len(text),)):
@@ -67,8 +65,7 @@ def find_sentence_ends(text: str) -> Iterator[int]:
 def split_passages(
     text: str, sizes: Sizes, room: NDArray[np.int64], overlap: int
 ) -> Iterator[range]:
-    """Passages from the text's beginning to its end, each a range of characters; none where the
-    text is empty.
+    """Passages of a text, each a range of characters; none where the text is empty.
 
     >>> def words(texts): return np.array([[len(text.split())] for text in texts])
     >>> text = "The cat sat. It saw a dog, and ran. A dog!"
@@ -84,8 +81,8 @@ def split_passages(
             used = used + unit.size
             continue
         if (2 * used < room).all() and units.divide(unit, passage[-1].stop if passage else start):
-            continue  # rather than leave more than half of the room empty
-        if not passage:  # a single word that is longer than all the room
+            continue  # rather than leave more than half of the passage empty
+        if not passage:  # a single word that is longer than a passage
             yield range(start, unit.stop)
             start = unit.stop
             continue
@@ -100,7 +97,7 @@ def split_passages(
 
 
 def _kept(passage: Sequence[Unit], overlap: int, room: NDArray[np.int64]) -> int:
-    """How many of a passage's last units the next one begins with."""
+    """How many of a passage's last units the next one repeats."""
     used = np.zeros_like(room)
     for count, unit in enumerate(reversed(passage[1:])):
         used = used + unit.size
@@ -110,7 +107,7 @@ def _kept(passage: Sequence[Unit], overlap: int, room: NDArray[np.int64]) -> int
 
 
 class _Units:
-    """Sentences of a text, measured some at a time; one that is too long is divided into words."""
+    """Sentences of a text, measured some at a time; a long one can be divided into words."""
 
     def __init__(self, text: str, sizes: Sizes, room: NDArray[np.int64]) -> None:
         self._text = text
@@ -134,11 +131,11 @@ class _Units:
         return self._ready.popleft() if self._ready else None
 
     def put_back(self, unit: Unit) -> None:
-        """It comes next."""
+        """Returns it first again."""
         self._ready.appendleft(unit)
 
     def divide(self, unit: Unit, start: int) -> bool:
-        """Its words come next, if it has several; it begins at `start`."""
+        """Replaces a unit, which begins at `start`, by its words; False if it is a word already."""
         if unit.stop in self._words:
             return False
         stops = [word.end() for word in _WORD.finditer(self._text, start, unit.stop)]
@@ -157,29 +154,28 @@ class _Units:
 
 _ALL = 1 << 30
 _CHARACTERS_PER_WORD = 100
-"""No word that is written is longer: what a model cannot read for its length is found without
-splitting all of it into words."""
+"""No real word is longer: a text beyond this is too long, without splitting it into words."""
 _USUAL_CHARACTERS_PER_WORD = 10
-"""Seldom are so many not enough to see that a text does not fit."""
+"""Usually enough to see that a text does not fit."""
 
 
 class Passage(NamedTuple):
-    """What is read as one text: the title, and `text[start:stop]` of the document."""
+    """The title, and `text[start:stop]` of the document, read as one text."""
 
     ids: NDArray[np.int32]  # (L,)
     start: int
     stop: int
     cut: bool = False
-    """Whether even so some of it was not read."""
+    """Whether some of it was not read even so."""
 
 
 def join_title(doc: Doc) -> str:
-    """What the models read of a document, if it fits."""
+    """Title and text, as models read a document that fits."""
     return f"{doc.title} {doc.text}" if doc.title else doc.text
 
 
 class PassageReader:
-    """Where a model's documents are divided, and the ids of each part."""
+    """Divides documents for a model and tokenizes the passages."""
 
     def __init__(
         self,
@@ -188,7 +184,7 @@ class PassageReader:
         most_words: int | None = None,
         settings: Passages | None = None,
     ) -> None:
-        """At most `longest` ids at once, of at most `most_words` words where that is given."""
+        """Passages have at most `longest` ids, and at most `most_words` words."""
         self.settings = settings or Passages()
         self._encoder = encoder
         self._longest = longest
@@ -197,7 +193,7 @@ class PassageReader:
         self._special = len(encoder.encode([""], max(2, longest))[0].ids)  # [CLS] and [SEP]
 
     def read(self, docs: Sequence[Doc]) -> "list[ReadDoc]":
-        """Documents, of which the first passages are read."""
+        """Reads the first passage of each document."""
         texts = [join_title(doc) for doc in docs]
         beginnings = self._encode([self._beginning(text) for text in texts])
         read = []
@@ -209,12 +205,12 @@ class PassageReader:
         return read
 
     def _beginning(self, text: str) -> str:
-        """A short text, or some words of a long one: these have the ids that the whole one begins
-        with, but for the last word, since what ends a text is read otherwise than what goes on."""
+        """A short text, or the first words of a long one, which have the same ids as in the whole
+        text but for the last word: its tokens may depend on what follows."""
         return text if len(text) <= self._usual else text[: text.rfind(" ", 0, self._usual) + 1]
 
     def spans(self, doc: Doc) -> Iterator[range]:
-        """Of a document's passages, in its text without the title; one at least."""
+        """The passages of a document, as ranges of its text; at least one."""
         text = doc.text[:MAX_TEXT_CHARS]
         room = self._room() - self._sizes([self.prefix(doc.title)])[0]
         spans = split_passages(text, self._sizes, room, self.settings.overlap)
@@ -222,7 +218,7 @@ class PassageReader:
         yield from islice(spans, self.settings.most - 1)
 
     def passages(self, doc: Doc, spans: Sequence[range]) -> list[Passage]:
-        """Those of a document's passages, by their places."""
+        """Tokenizes passages of a document."""
         prefix = self.prefix(doc.title)
         texts = self._encode([prefix + doc.text[span.start : span.stop] for span in spans])
         return [
@@ -231,8 +227,7 @@ class PassageReader:
         ]
 
     def prefix(self, title: str) -> str:
-        """What stands before each passage: the title, or so much of it as leaves half of the room
-        for the text."""
+        """The title before each passage, cut to half of the passage."""
         if not title:
             return ""
         half = self._room() // 2
@@ -243,12 +238,12 @@ class PassageReader:
         return f"{fitting} "
 
     def _room(self) -> NDArray[np.int64]:
-        """(c,) ids, and words where these are counted too."""
+        """The limits (c,): ids, and words where they are limited too."""
         words = () if self._most_words is None else (self._most_words,)
         return np.array([self._longest - self._special, *words], np.int64)
 
     def _sizes(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """(n, c): what each text takes of the room."""
+        """The sizes of texts: (n, c)."""
         counted = self._most_words is not None
         encoded = self._encoder.encode(texts, _ALL, _ALL if counted else None)
         ids = [len(text.ids) - self._special for text in encoded]
@@ -260,13 +255,13 @@ class PassageReader:
 
 
 class ReadDoc:
-    """One document. Further passages are read when they are asked for."""
+    """One document, whose further passages are read when they are needed."""
 
     def __init__(self, reader: PassageReader, doc: Doc, whole: TextIds, *, fits: bool) -> None:
         self._reader = reader
         self.doc = doc
         self.is_whole = fits or reader.settings.most == 1
-        """Whether it is read as one text."""
+        """Whether it is one passage."""
         self._spans = iter(()) if self.is_whole else reader.spans(doc)
         first = next(self._spans, None)
         self.passages = (
@@ -274,10 +269,10 @@ class ReadDoc:
             if first is None
             else reader.passages(doc, [first])
         )
-        """As far as they are read."""
+        """Those read so far."""
 
     def next(self) -> Passage | None:
-        """One more; None where there is none."""
+        """Reads one more passage; None where there is none."""
         span = next(self._spans, None)
         if span is None:
             return None
@@ -285,13 +280,13 @@ class ReadDoc:
         return self.passages[-1]
 
     def all(self) -> "ReadDoc":
-        """The same with all passages read."""
+        """Reads all passages."""
         self.passages += self._reader.passages(self.doc, list(self._spans))
         return self
 
     @property
     def texts(self) -> list[str]:
-        """What each passage is of, the title before it, as far as they are read."""
+        """The texts of the passages read so far, with the title."""
         if self.is_whole:
             return [join_title(self.doc)]
         prefix = self._reader.prefix(self.doc.title)
@@ -299,7 +294,7 @@ class ReadDoc:
 
     @property
     def cut(self) -> bool:
-        """Whether something of it is in no passage that was read so far, or not whole."""
+        """Whether some of its text is in no passage read so far."""
         if any(passage.cut for passage in self.passages):
             return True
         return not self.is_whole and self.passages[-1].stop < len(self.doc.text)

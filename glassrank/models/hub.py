@@ -1,7 +1,7 @@
 """Model folders on the hub: fetched by the name `org/name`, and pushed.
 
-A fetched folder is a stranger's. Only files whose names are known here are asked for, pickles and
-code never are; they are kept as plain files, and read with the checks of every other folder.
+A fetched folder is not trusted. Only files with known names are downloaded, never pickles or code;
+they are stored as plain files and checked like any other folder.
 """
 
 import os
@@ -18,7 +18,7 @@ from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
 
 OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
-"""What a model folder of this package consists of; an ensemble's has folders of such, 0, 1, …"""
+"""The files of a model folder of this package; an ensemble has such folders: 0, 1, …"""
 _THEIRS = (
     *("model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
     *("special_tokens_map.json", "modules.json", "adapter_config.json"),
@@ -27,20 +27,20 @@ _THEIRS = (
     *("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx"),
     "onnx/model_int8.onnx",
 )
-"""What a BERT, a sentence transformer or a cross-encoder comes with."""
+"""The files of a BERT, a sentence transformer or a cross-encoder."""
 _MEMBERS = ("[0-9]", "[0-9][0-9]")
 FILES = (*OURS, *(f"{place}/{name}" for place in _MEMBERS for name in OURS), *_THEIRS)
-"""All that is ever asked for."""
+"""All files that are ever downloaded."""
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def find_or_fetch(folder: Path, name: str) -> Path:
-    """A folder that is there; else, if its name is like that of a model on the hub, the hub's."""
+    """A folder that exists; else, if its name has the form `org/name`, the hub's."""
     return fetch(name) if not folder.exists() and _NAME.fullmatch(name) else folder
 
 
 def fetch(name: str) -> Path:
-    """The newest version on the hub, or with no network the one that was fetched last."""
+    """Downloads the newest version; without a network, the one that was downloaded last."""
     try:
         snapshot = _package().snapshot_download(name, allow_patterns=list(FILES))
     except InputError as error:
@@ -50,7 +50,7 @@ def fetch(name: str) -> Path:
             f"{name} is not a folder here, and the hub did not give it "
             f"({type(error).__name__}); give a folder's path, or a name that the hub has"
         ) from None
-    return _as_plain_files(Path(snapshot))
+    return _copy_to_plain_files(Path(snapshot))
 
 
 def _package() -> Any:
@@ -61,9 +61,9 @@ def _package() -> Any:
     return huggingface_hub
 
 
-def _as_plain_files(snapshot: Path) -> Path:
-    """The hub's package makes folders of links, which are never followed here: the same files
-    again, beside its own, without taking room twice where the disk can do that."""
+def _copy_to_plain_files(snapshot: Path) -> Path:
+    """Copies the hub's folder of links, which are never followed here, to plain files: by hard
+    links where the disk allows it, which take no space."""
     files = {
         path.relative_to(snapshot): path.resolve()
         for path in snapshot.rglob("*")
@@ -84,9 +84,8 @@ def _as_plain_files(snapshot: Path) -> Path:
 
 
 def push(folder: Path, name: str, *, private: bool = False) -> str:
-    """Sends a model folder of this package to the hub, as one commit, and nothing else that lies
-    there; the card is what the hub shows. Returns the commit's address. Who may do so, the hub's
-    package knows (`hf auth login`)."""
+    """Pushes the files of a model folder to the hub as one commit, with the card as README. Returns
+    the commit's URL. The hub's package holds the login (`hf auth login`)."""
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} is no name on the hub; expected org/name")
     hub = _package()

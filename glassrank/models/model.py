@@ -124,36 +124,36 @@ class Model(Protocol):
     @property
     @abstractmethod
     def device(self) -> Any:
-        """Where PyTorch computes it; None where PyTorch does not."""
+        """The device of PyTorch; None where ONNX Runtime computes the model."""
 
     @abstractmethod
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """All that was trained, by name: arrays that stand one below the other."""
+        """All weights by name, each as arrays whose concatenation it is."""
 
     def rankers(self) -> "Sequence[Any]":
-        """The models that this one is made of: itself, or an ensemble's members."""
+        """The members of an ensemble; of another model, itself."""
         return [self]
 
     @abstractmethod
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
-        """The query as `interact` needs it."""
+        """Encodes queries for `interact`."""
 
     @abstractmethod
     def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
-        """The document as `interact` needs it. Does not see the query: it can be computed
-        beforehand and stored."""
+        """Encodes documents for `interact`, without the query: they can be stored."""
 
     @abstractmethod
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        """Scores (B,) of as many queries and documents."""
+        """Scores (B,) of B queries and B documents."""
 
     @abstractmethod
     def rank(self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Any = None) -> Output:
-        """`interact`, and the first stage's share as one more part where it is mixed in."""
+        """`interact`, plus the weighted first-stage score as one more part where there is a
+        weight."""
 
-    @abstractmethod
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
         """One encoded query, as `interact` takes it together with `count` documents."""
+        return query
 
     def scoring_heads(self) -> list[ScoringHead]:
         """How `interact` turns soft counts into a score, where that is all it does: one head for
@@ -164,14 +164,14 @@ class Model(Protocol):
 
 
 def to_array(values: Any) -> NDArray[Any]:
-    """An array's numbers, or a tensor's, wherever it is; at least in 32 bits."""
+    """An array, or a tensor from any device, as numpy has it; floats in at least 32 bits."""
     if hasattr(values, "detach"):
         values = (values.detach().float() if values.element_size() < 4 else values.detach()).cpu()
     return np.asarray(values)
 
 
 def no_gradients(model: Model) -> AbstractContextManager[Any]:
-    """Where PyTorch computes it."""
+    """Switches PyTorch's gradients off, where it computes the model."""
     if model.device is None:
         return nullcontext()
     import torch

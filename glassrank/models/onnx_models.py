@@ -95,7 +95,7 @@ class OnnxModel(Model):
             yield name, StoredTable(weight).chunks() if is_table else iter([np.asarray(weight)])
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
-        """One query, (1, L)."""
+        """Encodes one query, (1, L)."""
         length = int(batch.mask.sum())
         made = np.zeros((*batch.mask.shape, self.config.size), np.float32)
         weight = np.zeros(batch.mask.shape, np.float32)
@@ -104,7 +104,7 @@ class OnnxModel(Model):
         return TokenEmbeddings(made, batch.mask, weight)
 
     def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
-        """Some documents, (B, L), one after another. Raises a LateError between two of them when
+        """Encodes documents (B, L) one by one. Raises a LateError between two of them when
         the deadline has passed."""
         vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (B, L, E)
         lengths = batch.mask.sum(1).astype(np.int64)  # (B,)
@@ -128,14 +128,10 @@ class OnnxModel(Model):
         vectors, *weights = self._session.run(self._inputs(ids))
         return vectors[0], weights[0][0] if weights else np.ones(len(ids), np.float32)
 
-    def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
-        """As it is: one query serves any number of documents."""
-        return query
-
     def rank(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Array | None = None
     ) -> Output:
-        """The score as stored words get it; its parts are asked of `interact`."""
+        """The score as for stored embeddings, without its parts; `interact` gives those."""
         score = self._scores(query, doc)
         if self.first_stage_weight is not None and first_stage is not None:
             score = score + self.first_stage_weight * first_stage
@@ -143,11 +139,11 @@ class OnnxModel(Model):
 
     @abstractmethod
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
-        """(B,)"""
+        """Scores (B,)."""
 
 
 class OnnxKernelModel(OnnxModel):
-    """Soft counts on two paths."""
+    """Kernel pooling on two paths: logarithms of soft counts, and counts by document length."""
 
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
         count, width, size = doc.vectors.shape
@@ -201,8 +197,8 @@ class _LateInteraction(OnnxModel):
         encoder = self.config.encoder
         if len(ids) > encoder.positions:
             raise InputError(
-                f"a text of {len(ids)} pieces is longer than the {encoder.positions} that there "
-                "are positions for; cut it before it is encoded"
+                f"a text of {len(ids)} subwords is longer than the {encoder.positions} positions "
+                "of this model; cut it before it is encoded"
             )
         if not 0 <= ids.min() <= ids.max() < encoder.vocabulary:
             raise InputError(
@@ -239,7 +235,7 @@ class OnnxMaxSim(_LateInteraction):
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity, real = _match(query, doc)  # (B, Q, D)
-        # A document without pieces, or padding, is as far away as can be.
+        # Padding, or a document without subwords, is as far away as can be.
         best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
         part = self._scale * query.idf * best * query.mask  # (B, Q)
         return Output(part.sum(1), {"best match": part, "similarity": similarity})
@@ -259,6 +255,6 @@ def softplus(weights: Array) -> Array:
 
 def _match(query: TokenEmbeddings, doc: TokenEmbeddings) -> tuple[Array, Array]:
     """Cosines (B, Q, D) of one query and some documents, zero where either side is padding, and
-    where it is not."""
+    the mask of pairs."""
     real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
     return np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real, real

@@ -1,7 +1,7 @@
-"""A pretrained BERT's weights, from a folder, an installed package, or the hub.
+"""Reads a pretrained BERT from a folder, an installed package, or the hub.
 
-A folder has what such models come with: `config.json`, `model.safetensors`, and `vocab.txt` or
-`tokenizer.json`. Nothing is ever unpickled.
+A folder has `config.json`, `model.safetensors`, and `vocab.txt` or `tokenizer.json`. Nothing is
+unpickled.
 """
 
 import os
@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
 }
-# BERT's names for sizes and for parts, and ours.
+# BERT's names of settings and of weights, and ours.
 _SIZES = {
     "vocab_size": "vocabulary",
     "hidden_size": "size",
@@ -64,16 +64,16 @@ _NAMES = (
     (r"encoder\.relative_attention_bias\.", "distances.bias."),
 )
 _MARKS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>"}
-"""BERT's, and those that stand for them in MPNet's texts."""
+"""BERT's special tokens, and MPNet's."""
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A BERT's weights and pieces, as they were read."""
+    """A BERT's settings, weights and vocabulary."""
 
     config: EncoderConfig
     weights: dict[str, Tensor]
-    """Under our encoder's names, and `pooler.weight` and `pooler.bias` where it has them."""
+    """By our encoder's names; `pooler.weight` and `pooler.bias` too where it has them."""
     vocabulary: list[str]
     lowercase: bool
 
@@ -115,23 +115,25 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
 
 
 def _as_bert(mpnet: Pretrained) -> Pretrained:
-    """MPNet's pieces are BERT's between marks of its own, and its places count from two: the same
-    numbers, where a BERT has them."""
-    entries, weights = mpnet.vocabulary, dict(mpnet.weights)
+    """Rearranges an MPNet as a BERT: its special tokens differ, and its positions count from
+    two."""
+    subwords, weights = mpnet.vocabulary, dict(mpnet.weights)
     table, places = (weights[f"embeddings.{name}.weight"] for name in ("pieces", "positions"))
-    if len(entries) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(entries):
+    if len(subwords) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(subwords):
         raise InputError("its vocabulary is not that of an MPNet")
-    kept = [number for number, entry in enumerate(entries) if not re.fullmatch(r"</?\w+>", entry)]
-    rows = [entries.index(_MARKS.get(entries[number], entries[number])) for number in kept]
+    kept = [
+        number for number, subword in enumerate(subwords) if not re.fullmatch(r"</?\w+>", subword)
+    ]
+    rows = [subwords.index(_MARKS.get(subwords[number], subwords[number])) for number in kept]
     weights["embeddings.pieces.weight"] = table[rows]
     weights["embeddings.positions.weight"] = places[2:]
     weights["embeddings.types.weight"] = torch.zeros(2, table.shape[1])
     config = replace(mpnet.config, vocabulary=len(rows), positions=len(places) - 2, types=2)
-    return Pretrained(config, weights, [entries[number] for number in kept], mpnet.lowercase)
+    return Pretrained(config, weights, [subwords[number] for number in kept], mpnet.lowercase)
 
 
 def _check(bert: Pretrained) -> None:
-    """All that a config promises is there, before anything of that size is made."""
+    """Checks that the weights fit the config before anything of that size is allocated."""
     if not bert.config.layers:
         raise InputError("num_hidden_layers: expected one or more, found 0")
     check_vocabulary(bert.vocabulary, bert.config.vocabulary, subwords=True)
@@ -148,7 +150,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def find_folder(source: str, base: Path = Path()) -> Path:
-    """Where `source` is, downloaded from the hub if it is nowhere on this machine."""
+    """The folder of `source`, downloaded from the hub if it is not on this machine."""
     folder = local_folder(source, base)
     if source.startswith("package:") or folder.is_dir():
         return folder
@@ -173,8 +175,8 @@ def local_folder(source: str, base: Path = Path()) -> Path:
 
 
 def rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parts that have no place in an encoder, such as what predicts masked words, are left out.
-    A prefix (`bert.`) may stand before the names, and old files call a norm's weight gamma."""
+    """Weights by our names, without those that an encoder has not, such as the masked-word head.
+    Names may have a prefix (`bert.`), and old files call a norm's weight gamma."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         plain = re.sub(r"^\w+\.(?=(embeddings|encoder|pooler)\.)", "", name)
@@ -189,7 +191,7 @@ def rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def fuse_weights(
     weights: dict[str, Tensor], parts: tuple[str, ...], name: str
 ) -> dict[str, Tensor]:
-    """Layers that read the same are one here: their weights stand one below the other."""
+    """Concatenates layers with the same input, which are one layer here."""
     fused: dict[str, Tensor] = {}
     for full_name, tensor in weights.items():
         path, _, kind = full_name.rpartition(".")
@@ -233,16 +235,16 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], bool]:
-    """The pieces by id, and whether texts are lower-cased first."""
+    """The subwords by id, and whether texts are lower-cased first."""
     settings = read_json(folder / "tokenizer_config.json", optional=True)
     lowercase = bool(settings.get("do_lower_case", True))
     if (folder / "vocab.txt").exists():
-        entries = read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
-        return entries[:-1] if entries[-1] == "" else entries, lowercase
+        subwords = read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
+        return subwords[:-1] if subwords[-1] == "" else subwords, lowercase
     stored = read_json(folder / "tokenizer.json")
     numbers: dict[str, int] = stored["model"]["vocab"]
     normalizer = stored.get("normalizer") or {}
-    entries = sorted(numbers, key=numbers.__getitem__)
-    if [numbers[entry] for entry in entries] != list(range(len(entries))):
-        raise InputError(f"{folder / 'tokenizer.json'} does not number its pieces one by one")
-    return entries, bool(normalizer.get("lowercase", lowercase))
+    subwords = sorted(numbers, key=numbers.__getitem__)
+    if [numbers[subword] for subword in subwords] != list(range(len(subwords))):
+        raise InputError(f"{folder / 'tokenizer.json'} does not number its subwords one by one")
+    return subwords, bool(normalizer.get("lowercase", lowercase))

@@ -1,11 +1,11 @@
 """Published models by their ONNX graphs: cross-encoders, bi-encoders, late interaction.
 
-A folder has `model.onnx` (or `onnx/model.onnx`, or one that is quantized), `tokenizer.json`, and
-what transformers and sentence-transformers write beside them. What the graph takes and gives
-decides which kind it is, not the name of an architecture:
+A folder has `model.onnx` (or `onnx/model.onnx`, or a quantized one), `tokenizer.json`, and the
+files of transformers and sentence-transformers. The outputs of the graph decide the kind of model,
+not the name of an architecture:
 
-- one number for a text, or two: a cross-encoder, which reads query and document as one text;
-- a vector for a text, or one for each token that is pooled: a bi-encoder;
+- one or two logits for a text: a cross-encoder, which reads query and document as one text;
+- one vector for a text, or vectors of tokens that are pooled: a bi-encoder;
 - vectors of tokens, where the folder says that they are compared one by one: late interaction.
 
 R. Nogueira, K. Cho, "Passage Re-ranking with BERT", 2019. N. Reimers, I. Gurevych, "Sentence-BERT",
@@ -42,12 +42,12 @@ GRAPHS = (
     *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
     *("model.onnx", "onnx/model.onnx"),
 )
-"""Where a folder may have its graph; the first that is there is taken."""
+"""Where a folder may have its graph; the first that exists is used."""
 TOKENIZER = "tokenizer.json"
 _GRAPH_BYTES = 1 << 31
 _LONGEST, _LONGEST_QUERY = 512, 64
 _SCALE = np.float32(20.0)
-"""Of cosines, which are small numbers: as sentence-transformers trains with them."""
+"""The scale of cosines, as in the training of sentence-transformers."""
 _EPSILON = np.float32(1e-12)
 
 Array = NDArray[Any]
@@ -58,23 +58,24 @@ _NONE: Pooled = "none"
 
 @dataclass(frozen=True)
 class PublishedConfig:
-    """What a folder says of its model."""
+    """The settings in a folder's files."""
 
     graph: str
     output: str
     kind: Kind
     longest: int = _LONGEST
-    """Tokens that it reads at once."""
+    """The longest input, in tokens."""
     pooling: Pooled = _NONE
     query_prompt: str = ""
     doc_prompt: str = ""
     expanded_to: int = 0
-    """Tokens that a query has with masks behind it, which count as words; 0 for none of these."""
+    """The length of a query with mask tokens behind it, which take part in the score; 0 for
+    none."""
     text: SubwordText = field(default_factory=SubwordText)
 
 
 class PublishedRanker(Model):
-    """One text at a time passes the graph, in the thread that asks."""
+    """Computes one text at a time, in the calling thread."""
 
     config: PublishedConfig
     words = None
@@ -105,18 +106,14 @@ class PublishedRanker(Model):
         """The graph, as its file has it."""
         yield "graph", iter([np.frombuffer(self._graph, np.uint8)])
 
-    def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
-        """As it is: one query serves any number of documents."""
-        return query
-
     def rank(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Array | None = None
     ) -> Output:
-        """No first stage is mixed in."""
+        """Published models have no first-stage weight."""
         return self.interact(query, doc)
 
     def compute(self, ids: Array, types: Array | None = None, attended: int | None = None) -> Array:
-        """What the graph gives for one text (L,)."""
+        """The graph's output for one text (L,)."""
         length = len(ids)
         mask = np.ones(length, np.int64)
         mask[length if attended is None else attended :] = 0
@@ -150,7 +147,7 @@ class PublishedCrossEncoder(PublishedRanker):
         return self.encode_query(batch)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        """Of two classes, by how much the second is the likelier one; one document at a time."""
+        """The logit, or the difference of two; one document at a time."""
         lengths = [values.mask.sum(1).astype(int).tolist() for values in (query, doc)]
         scores = np.zeros(len(doc.mask), np.float32)
         cut = np.zeros(len(doc.mask), np.int64)
@@ -166,7 +163,7 @@ class PublishedCrossEncoder(PublishedRanker):
 
 
 class _Encoder(PublishedRanker):
-    """Texts are read apart, and can be encoded beforehand."""
+    """Encodes query and document apart, so that documents can be encoded before."""
 
     def _states(self, ids: Array, side: str) -> Array:
         return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
@@ -260,8 +257,8 @@ def find_graph(folder: Path) -> str | None:
 
 
 def load_published(folder: Path, graph: str) -> SavedModel:
-    """What a folder holds, and how it is used there. Nothing of it is run but the graph."""
-    # Training needs no tokenizer of others, and a bare machine has none of their packages.
+    """Loads the model of a folder. Nothing of it is run but the graph."""
+    # A machine that only trains may not have the tokenizer's packages.
     from glassrank.text.published_tokenizer import PublishedTokenizer
 
     with (
@@ -324,7 +321,7 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
 
 
 def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
-    """What stands before a query, and before a document."""
+    """The prompts of queries and of documents."""
     if artifact:
         return (
             str(artifact.get("query_token_id", "[unused0]")),
@@ -336,7 +333,7 @@ def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, s
 
 
 def _longest(folder: Path, config: dict[str, Any]) -> int:
-    """The first of these that says so; tables of positions may be longer than what is used."""
+    """The longest input, from the first file that has it."""
     settings = (
         read_json(folder / "sentence_bert_config.json", optional=True).get("max_seq_length"),
         read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length"),

@@ -1,6 +1,5 @@
-"""Texts as a model reads them, live or for a store: ids, cut to its lengths, in batches of like
-length; and words of documents that a store may do without, as what says little by itself is much
-of a text."""
+"""Texts as a model reads them: token ids, cut to its lengths, in batches of similar length; and a
+filter of tokens that a store can do without."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -28,12 +27,12 @@ Result = TypeVar("Result")
 
 
 class TextReader:
-    """What a model reads of queries and of documents."""
+    """Tokenizes queries and documents for a model."""
 
     def __init__(self, saved: SavedModel) -> None:
         self.encoder = make_text_encoder(saved)
         self._usage = saved.usage
-        self._pieces = saved.model.subword_text
+        self._subwords = saved.model.subword_text
         usage, subwords = saved.usage, saved.model.subword_text
         self.passages = PassageReader(
             self.encoder,
@@ -44,7 +43,7 @@ class TextReader:
 
     def query(self, text: str) -> TextIds:
         """A query's ids, cut to what the model reads."""
-        most = None if self._pieces is None else self._pieces.query_words
+        most = None if self._subwords is None else self._subwords.query_words
         return self.encoder.encode([text], self._usage.query_length, most)[0]
 
     def docs(self, docs: Sequence[Doc]) -> list[ReadDoc]:
@@ -53,8 +52,8 @@ class TextReader:
 
 
 def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
-    """What turns texts into the ids that a model reads: words, or pieces of words. Without
-    `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
+    """The tokenizer of a model: words, or subwords. Without `unseen`, words of n-grams that are not
+    in the vocabulary get no ids of their own, which would not outlast the process."""
     if saved.tokenizer is not None:
         return saved.tokenizer
     subwords = saved.model.subword_text
@@ -62,7 +61,7 @@ def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
         return WordPieceEncoder(saved.vocabulary, subwords.lowercase)
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
     removed = saved.usage.remove_stop_words
-    if saved.model.device is None or not unseen:  # the former is served without PyTorch
+    if saved.model.device is None or not unseen:  # the former has no PyTorch
         return WordEncoder(Vocabulary(words, buckets), remove_stop_words=removed)
     tables = [ranker.words for ranker in saved.model.rankers()]
     grow = all(table is not None and table.has_ngrams for table in tables)
@@ -71,7 +70,7 @@ def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
 
 
 def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
-    """Padded to the longest, which has one place at least; arrays, unless there is a device."""
+    """A batch padded to its longest text, of arrays or, for a device, of tensors."""
     padded = pad(ids, min_length=1)
     if device is None:
         return TokenBatch(padded.ids, padded.mask.astype(np.float32))
@@ -83,7 +82,7 @@ def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
 
 
 def batch_by_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
-    """Numbers of texts, shortest first, in batches of about `at_once` places with padding.
+    """Indices of texts, shortest first, in batches of about `at_once` tokens with padding.
 
     >>> [batch.tolist() for batch in like_length(np.array([3, 1, 2, 9]), at_once=6)]
     [[1, 2], [0], [3]]
@@ -106,10 +105,10 @@ def map_batches(
     *,
     alone: bool = False,
 ) -> Iterator[Result]:
-    """What `work` makes of texts of like length, given by their numbers, in the order of
-    `batch_by_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
-    enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
-    made of it does not depend on its neighbours, nor on how many threads there are."""
+    """Calls `work` with the batches of `batch_by_length`. On a CPU each thread takes a batch,
+    unless the model uses intra-op threads; a GPU takes one batch at a time. With `alone` every text
+    is a batch of its own in one thread: its result depends neither on other texts nor on the
+    threads."""
     on_cpu = model.device is None or model.device.type == "cpu"
     small = on_cpu and (alone or not model.info.uses_intra_op_threads)
     threads = num_threads() if small else 1
@@ -127,11 +126,11 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "punctuation": lambda word: not any(map(str.isalnum, word)),
     "function-words": is_function_word,
 }
-"""What can be left out; function words have punctuation among them."""
+"""Kinds of tokens that can be left out; function words include punctuation."""
 
 
 class TokenFilter:
-    """Which ids of a vocabulary are left out."""
+    """Leaves a kind of tokens out of documents."""
 
     def __init__(self, kind: str, model: Model, vocabulary: Sequence[str]) -> None:
         if kind not in KINDS:
@@ -142,7 +141,7 @@ class TokenFilter:
                 "count matches word by word, such as tk"
             )
         is_left_out = KINDS[kind]
-        # The first ids are padding and the unknown word, or pieces that no text has.
+        # The first ids are special tokens, which no text has.
         self._ids = np.array(
             [
                 number > 1 and word not in ("[CLS]", "[SEP]", "[UNK]") and is_left_out(word)
@@ -151,13 +150,14 @@ class TokenFilter:
         )
 
     def kept(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Of ids of any shape, those that stay; one behind the vocabulary is of an unknown word."""
+        """Which ids stay, in any shape; an id behind the vocabulary is of an unknown word, and
+        stays."""
         known = np.minimum(ids, len(self._ids) - 1)
         stays: NDArray[np.bool_] = ~self._ids[known] | (ids >= len(self._ids))
         return stays
 
     def without(self, words: TokenEmbeddings, ids: NDArray[np.integer]) -> TokenEmbeddings:
-        """Encoded texts (B, L) with these words out of sight."""
+        """Token embeddings (B, L) with those tokens masked."""
         kept = self.kept(ids)  # (B, L)
         if not isinstance(words.mask, np.ndarray):
             kept = words.mask.new_tensor(kept)

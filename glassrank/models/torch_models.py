@@ -44,7 +44,7 @@ class EmbeddingTable(nn.Module):
 
     idf: Tensor
     has_buckets: bool = True
-    """Whether vectors behind those of the vocabulary are for words that are not in it."""
+    """Whether unknown words share the vectors behind those of the vocabulary."""
     has_ngrams: bool = False
     """Whether words are means of character n-grams, so that unseen words have vectors too."""
 
@@ -63,15 +63,14 @@ class EmbeddingTable(nn.Module):
         """Raises an InputError where a loaded table is inconsistent."""
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
-        """Each word's vector and idf."""
+        """Vectors and idf of words."""
         return TokenEmbeddings(
             self.embedding(batch.ids), batch.mask, self.idf[batch.ids] * batch.mask
         )
 
 
 class Ranker(nn.Module, Model):
-    """What is common to all models of PyTorch's. A model is made of its settings, a `config_type`,
-    and of the table of its words where it has one."""
+    """A model for PyTorch, made of its config and, where it has one, its table of word vectors."""
 
     def __init__(self, config: Any, words: EmbeddingTable | None = None) -> None:
         super().__init__()
@@ -81,21 +80,21 @@ class Ranker(nn.Module, Model):
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Of its weights."""
         return next(self.parameters()).device
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """By name, each in one."""
+        """By name, each in one array."""
         for name, tensor in self.state_dict().items():
             yield name, iter([tensor.detach().cpu().contiguous().numpy()])
 
     def mix_first_stage(self, weight: float = 0.1) -> None:
-        """Lets the first stage's score count, by a learned weight; off unless asked for."""
+        """Adds the first stage's score, by a learned weight."""
         self.first_stage_weight = nn.Parameter(torch.tensor(weight))
 
     def fit_statistics(self, docs: Iterable[TokenBatch]) -> None:
-        """Some documents, before the first step of a fresh model: what can be learned from texts
-        alone. Most models learn nothing."""
+        """Initialises weights from some documents before training. Most models have none to
+        initialise."""
 
     def rank(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Tensor | None = None
@@ -135,8 +134,8 @@ class Ranker(nn.Module, Model):
 
 
 class WordRanker(Ranker):
-    """A model over word vectors, which come from a table that all such models share. What differs
-    between models is below the line of `query_words`, `doc_words` and `interact`."""
+    """A model over word vectors from a table. A subclass defines `query_words`, `doc_words` and
+    `interact`."""
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return self.query_words(self.look_up(batch))
@@ -145,9 +144,9 @@ class WordRanker(Ranker):
         return self.doc_words(self.look_up(batch))
 
     def look_up(self, batch: TokenBatch) -> TokenEmbeddings:
-        """Each word's vector and idf, from the table."""
+        """Vectors and idf from the table."""
         if self.words is None:
-            raise ValueError(f"this {self.name} has no word vectors; give it a WordTable")
+            raise ValueError(f"this {self.name} has no word vectors; give it an EmbeddingTable")
         looked_up: TokenEmbeddings = self.words(batch)
         return looked_up
 
@@ -161,15 +160,13 @@ class WordRanker(Ranker):
 
 
 class SubwordRanker(Ranker):
-    """A transformer over pieces; `config.text` is a PieceText.
-
-    One query may meet many documents: `interact` takes as many encoded queries as documents, or one
-    for all of them, which is then neither repeated nor computed again."""
+    """A transformer over subwords; `config.text` is a `SubwordText`. `interact` takes as many
+    encoded queries as documents, or one for all documents."""
 
     @classmethod
     @abstractmethod
     def start(cls, bert: "Pretrained", **settings: Any) -> Self:
-        """With the weights of a pretrained encoder, as far as they have a place."""
+        """A model with the weights of a pretrained encoder."""
 
     def for_gpu(self) -> Self:
         """In bfloat16: it encodes, and where it may, interacts in it."""
@@ -182,11 +179,11 @@ class SubwordRanker(Ranker):
     def interact(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
     ) -> Output:
-        """Scores (B,) of B documents and as many queries or one. With `explain`, attention stands
-        among the parts, which costs time and memory."""
+        """Scores (B,) of B documents and B queries or one. With `explain`, the parts include
+        attention, which costs time and memory."""
 
     def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
-        """The score with everything that the model can show for it."""
+        """The score with all parts that the model can show."""
         return self.interact(self.encode_query(query), self.encode_doc(doc), explain=True)
 
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:

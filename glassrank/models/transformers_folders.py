@@ -1,7 +1,7 @@
-"""Sentence transformers and cross-encoders from folders as others publish them, as models of ours.
+"""Loads published sentence transformers and cross-encoders for PyTorch.
 
-Reimers' Sentence-BERT is a `SingleVector`, Nogueira's cross-encoder a `BERT`: the same weights, the
-same scores up to a factor, ready for stores, budgets and explanations. Nothing of a folder is run.
+A sentence transformer becomes a `SingleVector`, a cross-encoder a `BERT`: the same weights, and the
+same scores up to a factor. No code of a folder is run.
 """
 
 from pathlib import Path
@@ -17,11 +17,11 @@ from glassrank.models.torch_models import start_with
 from glassrank.text.vector_training import check_folder
 
 _QUERY_LENGTH = 64
-"""Of a cross-encoder, which reads both within its positions."""
+"""Of a cross-encoder, whose positions query and document share."""
 
 
 def load_transformers_folder(folder: Path) -> SavedModel:
-    """What the folder holds, and how it is used there."""
+    """Loads the model of a folder, and how it is used."""
     check_folder(folder)
     bert = read_pretrained(str(folder))
     if is_cross_encoder(folder):
@@ -35,7 +35,7 @@ def load_transformers_folder(folder: Path) -> SavedModel:
 
 
 def is_cross_encoder(folder: Path) -> bool:
-    """Whether it gives a pair of texts a score, as its config says."""
+    """Whether its config says that it scores a pair of texts."""
     kinds = read_json(folder / "config.json", optional=True).get("architectures")
     return isinstance(kinds, list) and any("ForSequenceClassification" in str(k) for k in kinds)
 

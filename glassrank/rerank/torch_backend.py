@@ -135,7 +135,7 @@ def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], TokenEmbeddi
 
 
 class TorchBackend:
-    """A model of `models/contract.py`."""
+    """A model of `models/torch_models.py`."""
 
     def __init__(self, model: Any, device: str, longest: int, *, exact: bool) -> None:
         self.model: Any

@@ -314,11 +314,11 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "starts", "lengths", "first_column", "problem"),
     [
-        (StoredRows(np.zeros((4, 8))), [0], [1], 0, "stored words must be"),
-        (StoredRows(np.zeros((8, 8), np.float32)[:, :6]), [0], [1], 0, "stored words must be"),
-        (StoredRows(np.zeros((4, 8), np.int8)), [0], [1], 0, "int8 words need a scale"),
+        (StoredRows(np.zeros((4, 8))), [0], [1], 0, "stored embeddings must be"),
+        (StoredRows(np.zeros((8, 8), np.float32)[:, :6]), [0], [1], 0, "stored embeddings must be"),
+        (StoredRows(np.zeros((4, 8), np.int8)), [0], [1], 0, "need a scale for each row"),
         (StoredRows(np.zeros((4, 8), np.int8), np.ones(3)), [0], [1], 0, "as many scales"),
-        (StoredRows(np.zeros((4, 6), np.uint8)), [0], [1], 0, "three bits too"),
+        (StoredRows(np.zeros((4, 6), np.uint8)), [0], [1], 0, "need a scale for each row"),
         (StoredRows(np.zeros((4, 6), np.uint8), np.ones(4)), [0], [1], 13, "does not fit"),
         (StoredRows(np.zeros((4, 12), np.uint8), np.ones(4)), [0], [1], 8, "does not fit"),
         (StoredRows(np.zeros((4, 8), np.float32)), [0], [1], 5, "does not fit"),

@@ -9,7 +9,8 @@ import torch
 
 from glassrank.backends.configs import EncoderConfig
 from glassrank.models import TokenBatch
-from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
+from glassrank.models.bi_encoders import KernelBERT
+from glassrank.models.late_interaction import KernelBERTConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 SMALL = EncoderConfig(vocabulary=40, size=24, layers=3, heads=3, feed_forward=40, positions=80)

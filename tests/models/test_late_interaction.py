@@ -12,10 +12,11 @@ from torch.nn import functional
 
 from glassrank.backends.configs import EncoderConfig, Kernels
 from glassrank.models import MODELS, SubwordRanker, TokenBatch, TokenEmbeddings
-from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
+from glassrank.models.bi_encoders import KernelBERT
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
 from glassrank.settings import to_plain
 

@@ -22,7 +22,7 @@ from glassrank.models.io.model_folder import Usage, fingerprint
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 from glassrank.rerank import Pipeline, Reranker
-from glassrank.rerank.reranker import OnnxBackend
+from glassrank.rerank.backend import OnnxBackend
 from glassrank.types import Doc
 
 KINDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
@@ -145,7 +145,7 @@ def test_documents_are_encoded_no_further_from_the_truth(folder: Path) -> None:
 def test_stored_documents_have_the_same_scores_and_reasons(folder: Path, tmp_path: Path) -> None:
     served, trained = both(folder)
     if in_int8(served):  # what is compared is scoring
-        trained.encode_query_ids = lambda batch: TokenEmbeddings(  # type: ignore[method-assign]
+        trained._backend.encode_query = lambda batch: TokenEmbeddings(  # type: ignore[method-assign]
             *map(torch.from_numpy, served.encode_query_ids(TokenBatch(*map(np.asarray, batch))))
         )
     docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.info.uses_subwords))]

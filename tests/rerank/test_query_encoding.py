@@ -9,8 +9,9 @@ pytest.importorskip("numba")
 from glassrank.backends.configs import EncoderConfig
 from glassrank.explanations.explainers import explain_text
 from glassrank.models import EmbeddingTable, Ranker, TokenBatch
-from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig, MaxSim
+from glassrank.models.bi_encoders import KernelBERT, MaxSim
 from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.late_interaction import KernelBERTConfig
 from glassrank.rerank import Reranker
 from glassrank.rerank.torch_backend import QueryEncoder
 from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig

@@ -1,9 +1,8 @@
-"""Fast forms for a CPU, compiled: each file names the plain form it must equal. And what the
-processor can do that code is compiled for: the one place that says which forms it can run.
+"""Compiled code for a CPU, and the features of the processor that it is compiled for.
 
-Every compiled function has a form of plain vectors, which runs on any processor; those with matrix
-tiles (see `amx`) have another. Numba keeps code on disk under the same names that are read here, so
-that a processor never finds code for another one. `NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=`
+Every compiled function has a form of plain vectors, which runs on any processor; those with AMX
+tiles have another. Numba caches code by the same names of features, so that a processor never loads
+code for another one. `NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=`
 compiles for the least of its kind.
 """
 
@@ -18,7 +17,7 @@ def architecture() -> str:
 
 @cache
 def has(*features: str) -> bool:
-    """Whether it has all of these, named as the compiler names them."""
+    """Whether the processor has all of these, by the compiler's names."""
     return {f"+{feature}" for feature in features} <= set(_names()[2].split(","))
 
 

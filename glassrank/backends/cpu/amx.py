@@ -1,7 +1,7 @@
 """Intel's matrix tiles (AMX) in compiled functions.
 
 A processor with AMX has eight tiles of sixteen rows of 64 bytes. One instruction multiplies a tile
-of sixteen words (32 bfloat16 or 64 int8 of each) with a tile of sixteen query words and adds the
+of sixteen tokens (32 bfloat16 or 64 int8 of each) with a tile of sixteen query tokens and adds the
 256 products to a third tile, in 16 cycles: several times what vector registers do.
 
 Functions here, except `usable`, work inside functions compiled by numba, and nowhere else. Tile
@@ -35,8 +35,8 @@ _VOID = ir.VoidType()
 
 @cache
 def usable() -> bool:
-    """Whether compiled code may use tiles: the processor has them, the compiler knows, and Linux,
-    which keeps room for tiles only for processes that ask, says yes."""
+    """Whether compiled code may use tiles: the processor has them, the compiler knows them, and
+    Linux, which saves tiles only for processes that ask, permits it."""
     if platform.system() != "Linux" or architecture() != "x86_64":
         return False
     if not has("amx-tile", "amx-bf16", "amx-int8"):

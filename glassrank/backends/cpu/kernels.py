@@ -1,5 +1,5 @@
-"""Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
-`backends.match.kernel_pool` and a model's readout of its counts."""
+"""Kernel pooling over stored token embeddings on a CPU, by compiled code: the same scores as
+`backends.match.kernel_pool` and a `ScoringHead`."""
 
 from typing import Any, NamedTuple
 
@@ -18,28 +18,28 @@ from glassrank.errors import InputError
 from glassrank.storage.mapped_arrays import as_readonly
 
 WORTH_A_THREAD = 1500
-"""Document words, for each sixteen query words, that take longer than waking a thread."""
+"""Document tokens, for each sixteen query tokens, that take longer than waking a thread."""
 
 _KINDS: dict[np.dtype[Any], Kind] = {
     np.dtype(np.float32): "simd",
     np.dtype(np.uint16): "bf16",
     np.dtype(np.int8): "int8",
-    np.dtype(np.uint8): "simd",  # of three bits
+    np.dtype(np.uint8): "simd",  # int3
 }
 
 
 class StoredRows(NamedTuple):
-    """Unit vectors of document words, one in each row; zeros may follow them in the row."""
+    """Unit vectors of document tokens, one in each row; zeros may follow them in the row."""
 
     vectors: NDArray[Any]
-    """(T, S) of float32, of bfloat16 as its bits in uint16, or of int8; or (T, S / 16 * 6) bytes
-    with values of three bits."""
+    """(T, S) of float32, of bfloat16 as bits in uint16, or of int8; or (T, S / 16 * 6) bytes of
+    int3."""
     scales: NDArray[np.float32] | None = None
-    """(T,) what rows of int8, or of three bits, are to be multiplied with."""
+    """(T,) the scales of rows of int8 or int3."""
 
     @property
     def values(self) -> int:
-        """Of a row."""
+        """Values in a row."""
         size: int = self.vectors.shape[1]
         return size // GROUP_BYTES * GROUP if self.vectors.dtype == np.uint8 else size
 
@@ -58,12 +58,12 @@ def pool_cpu(
     threads: int | None = None,
     tiles: bool | None = None,
 ) -> NDArray[np.float32]:
-    """Scores (n,) of documents, as a `ScoringHead` of their soft counts says.
+    """Scores (n,) of documents, by a `ScoringHead` over their soft counts.
 
     Document i is the rows `starts[i]` to `starts[i] + lengths[i]`, of which the columns from
-    `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). `threads` are as many
-    as `num_threads` says, or fewer where there is little to do. `tiles` says whether to use the
-    processor's matrix tiles: None is yes, where there are any and the rows are padded for them.
+    `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). There are
+    `num_threads` threads by default, or fewer where there is little to do. `tiles` says whether to
+    use AMX tiles: None is yes, where the processor has them and the rows are padded for them.
     """
     starts, lengths = _as_int64(starts), _as_int64(lengths)
     _check(query, rows, starts, lengths, first_column)
@@ -90,17 +90,17 @@ def _check(
     lengths: NDArray[np.int64],
     first_column: int,
 ) -> None:
-    """Compiled code checks nothing, so what it could read by mistake is refused here."""
+    """Checks the arguments: compiled code checks nothing."""
     vectors, scales = rows
     if vectors.dtype not in _KINDS or vectors.ndim != 2 or not vectors.flags.c_contiguous:
         raise InputError(
-            "stored words must be rows of float32, of bfloat16 as uint16, of int8, or of three "
-            f"bits as uint8, one after another in memory, not {vectors.dtype} of {vectors.shape}"
+            "stored embeddings must be contiguous rows of float32, of bfloat16 as uint16, of int8, "
+            f"or of int3 as uint8, not {vectors.dtype} of {vectors.shape}"
         )
     if (vectors.itemsize == 1) != (scales is not None):
         raise InputError(
-            "int8 words need a scale for each row, words of three bits too, and others none, but "
-            f"{vectors.dtype} words "
+            "int8 and int3 embeddings need a scale for each row, and others none, but "
+            f"{vectors.dtype} embeddings "
             f"came {'without' if scales is None else 'with'} scales"
         )
     if scales is not None and scales.shape != vectors.shape[:1]:
@@ -125,7 +125,7 @@ def _check(
 
 def _kind(rows: StoredRows, first_column: int, size: int, tiles: bool | None) -> Kind:
     kind = _KINDS[rows.vectors.dtype]
-    # Tiles read whole steps of values, the last one too.
+    # Tiles read a fixed number of values at a time.
     padded = first_column + -(-size // AT_ONCE[kind]) * AT_ONCE[kind] <= rows.vectors.shape[1]
     possible = kind != "simd" and padded and amx.usable()
     if tiles and not possible:

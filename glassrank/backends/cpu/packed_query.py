@@ -1,9 +1,8 @@
-"""A query in the order in which compiled products read it.
+"""A query packed for compiled products.
 
-There are three kinds. Tiles of bfloat16 or int8 hold a query word as a sum of several parts, so
-that it is about as exact as float32 although it is multiplied in fewer bits. Vectors (see `simd`)
-are plain float32. In all of them query words stand in groups of sixteen, with zeros for those that
-are missing.
+There are three kinds. Tiles of bfloat16 or int8 hold a query token as a sum of several parts, so
+that it is about as precise as float32 although it is multiplied in fewer bits. Vectors (see `simd`)
+are plain float32. In all of them query tokens stand in groups of sixteen, padded with zeros.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -19,11 +18,11 @@ from glassrank.backends.cpu.simd import INT, LANES, intrinsic
 Kind = Literal["bf16", "int8", "simd"]
 
 AT_ONCE: dict[Kind, int] = {"bf16": 32, "int8": 64, "simd": 1}
-"""Values of each word that are multiplied at once: no fewer are read."""
+"""Values of a token that are multiplied at once: no fewer are read."""
 
 INT8_PARTS = 3
 INT8_PLACE = 128
-"""Parts of int8 stand for so much of one another, like digits."""
+"""Parts of int8 are digits to this base."""
 
 _MANY = 128
 _BF16, _INT8 = np.empty(0, np.uint16), np.empty(0, np.int8)
@@ -31,29 +30,29 @@ _INT32, _FLOAT32 = np.empty(0, np.int32), np.empty(0, np.float32)
 
 
 class QueryLayout(NamedTuple):
-    """How a query is packed. The arrays are empty: what compiled code wants is their types."""
+    """How a query is packed. The arrays are empty: compiled code needs only their dtypes."""
 
     values: NDArray[Any]
     products: NDArray[Any]
     parts: int  # of each value
-    product_parts: int  # of each product: those of int8 stay apart, being integers
+    product_parts: int  # of each product: those of int8 are integers, and stay apart
 
 
 class PackedQuery(NamedTuple):
-    """A query as products read it; in compiled code, pointers stand in the place of arrays."""
+    """A packed query; in compiled code, with pointers instead of arrays."""
 
     values: Any
     """uint16 (bfloat16's bits) or int8 as tiles, or float32 as vectors."""
-    scales: Any  # (groups * 16,) what int8 is to be multiplied with
-    weights: Any  # (groups * 16,) of the words in the score
+    scales: Any  # (groups * 16,) of int8
+    weights: Any  # (groups * 16,) of the tokens in the score
     groups: int
-    size: int  # values of each word
+    size: int  # values of each token
     parts: int
 
 
 def layout(kind: Kind, size: int) -> QueryLayout:
-    """For words of so many values. Three parts of bfloat16 have all bits of float32. Two miss up
-    to 2^-18 of each value, in either direction: summed over many values, this is no more than
+    """For embeddings of so many values. Three parts of bfloat16 have all bits of float32. Two miss
+    up to 2^-18 of each value, in either direction: summed over many values, this is no more than
     float32 loses in the summing."""
     if kind == "bf16":
         return QueryLayout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
@@ -63,7 +62,7 @@ def layout(kind: Kind, size: int) -> QueryLayout:
 
 
 def kind_of(values: Any) -> Kind:
-    """Of an array or pointer, by its type in compiled code."""
+    """The kind of an array or pointer, by its dtype."""
     kinds: dict[Any, Kind] = {types.uint16: "bf16", types.int8: "int8", types.float32: "simd"}
     return kinds[values.dtype]
 

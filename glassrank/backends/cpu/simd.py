@@ -47,7 +47,6 @@ vector = Vector()
 INT = ir.IntType(32)
 FLOATS = ir.VectorType(ir.FloatType(), LANES)
 INTS = ir.VectorType(INT, LANES)
-_SHORTS = ir.VectorType(ir.IntType(16), LANES)
 _VOID, _BYTES = ir.VoidType(), ir.IntType(8).as_pointer()
 
 
@@ -145,13 +144,6 @@ def _floats(builder: Any, kind: Any, elements: Any) -> Any:
     return elements if kind == types.float32 else builder.sitofp(elements, FLOATS)
 
 
-def rounded(builder: Any, value: Any) -> Any:
-    """A vector's bits, whose upper half is its bfloat16: the nearest, and the even one of two."""
-    bits = builder.bitcast(value, INTS)
-    odd = builder.and_(builder.lshr(bits, integers(16)), integers(1))
-    return builder.add(bits, builder.add(odd, integers(0x7FFF)))
-
-
 @intrinsic
 def load(typing: Any, source: Any, at: Any) -> Any:
     """Sixteen elements: float32, integers, bfloat16 as 16-bit patterns, or values of three bits as
@@ -188,15 +180,11 @@ def load_one(typing: Any, source: Any, at: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, target: Any, at: Any, value: Any) -> Any:
-    """Sixteen numbers into an array of float32, or rounded into one of bfloat16."""
+    """Sixteen numbers into an array of float32."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[2]
-        if target.dtype == types.uint16:
-            upper = builder.lshr(rounded(builder, value), integers(16))
-            value = builder.trunc(upper, _SHORTS)
-        place = element(builder, args[0], args[1], value.type)
-        builder.store(value, place).align = target.dtype.bitwidth // 8
+        place = element(builder, args[0], args[1], FLOATS)
+        builder.store(args[2], place).align = target.dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return types.void(target, types.intp, vector), generate

@@ -1,11 +1,11 @@
-"""One pass over stored documents, compiled: products, soft counts, scores.
+"""Kernel pooling in one pass over stored documents, compiled: products, soft counts, scores.
 
-Each stored word is read once. The similarities of a document and its soft counts never leave the
-processor's cache; while they are computed, the next document is on its way from memory.
+Each stored token is read once. The similarities of a document and its soft counts never leave the
+processor's cache; while they are computed, the next document is prefetched.
 
-Sixteen query words stand side by side in a vector, document words come one after another, so
-nothing is ever summed across a vector. Two document words share each visit to the sums. The plain
-form is `backends.match.kernel_pool` and a `ScoringHead`.
+Sixteen query tokens stand side by side in a vector, document tokens come one after another, so
+nothing is summed across a vector. Two document tokens share each update of the sums. The plain form
+is `backends.match.kernel_pool` and a `ScoringHead`.
 """
 
 from typing import Any, NamedTuple
@@ -59,8 +59,8 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 class Pooling(NamedTuple):
-    """Kernels in the order of `kernel_runs`, and what their counts are worth; in compiled code,
-    pointers stand in the place of arrays."""
+    """Kernels in the order of `kernel_runs`, and the weights of their counts; in compiled code,
+    with pointers instead of arrays."""
 
     curves: Any
     steps: Any
@@ -72,8 +72,7 @@ class Pooling(NamedTuple):
     at_least: bool
     centers: Any
     tops: Any
-    """Where kernels count what is at least as similar, their values from their centers on, without
-    their constants."""
+    """The values of `at_least` kernels from their centers on, without their constants."""
 
 
 @njit
@@ -82,15 +81,15 @@ def _distance(similarity: Any, middle: Any, limit: Any) -> Any:
 
 
 def _counter(at_least: bool) -> Any:
-    """Compiled for kernels around their centers, or for those that count what is at least as
-    similar: their value stays as high as it can be once the center is reached."""
+    """Compiled for kernels around their centers, or for `at_least` kernels, whose value stays at
+    its top from the center on."""
 
     @njit(inline="always")
     def add(
         pooling: Any, kernel: int, first: Any, x: Any, second: Any, y: Any, times: Any, sums: Any,
         place: int,
     ) -> int:  # fmt: skip
-        """Adds two words' values to the sums of one kernel; says which one is next."""
+        """Adds two tokens' values to the sums of one kernel; returns the next kernel."""
         if at_least:
             center, top = broadcast_at(pooling.centers, kernel), broadcast_at(pooling.tops, kernel)
             x = select_from(first, center, top * broadcast(_ONE), x)
@@ -103,7 +102,7 @@ def _counter(at_least: bool) -> Any:
     def count_pair(
         first: Any, second: Any, times: Any, pooling: Any, sums: Any, place: int
     ) -> None:
-        """Adds what two document words count for in every kernel, the second one `times` times."""
+        """Adds the values of two document tokens to every kernel, the second one `times` times."""
         kernel = 0
         for run in range(pooling.runs):
             above, half, below = (
@@ -140,8 +139,8 @@ _count_around, _count_at_least = _counter(at_least=False), _counter(at_least=Tru
 
 @njit
 def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratch: Any) -> None:
-    """Adds what the words of a chunk count for, two by two; a last one without another is there
-    twice, and counts once."""
+    """Adds the values of a chunk's tokens, two by two; an odd last one is read twice and counts
+    once."""
     for group in range(query.groups):
         place = group * pooling.kernels * LANES
         for word in range(0, words, 2):
@@ -164,7 +163,7 @@ def _clear(sums: Any, groups: int, pooling: Any) -> None:
 
 @njit
 def _read_out(sums: Any, query: Any, pooling: Any, words: int, spare: Any) -> Any:
-    """The score of a document of so many words from its sums."""
+    """The score of a document of so many tokens from its sums."""
     score = broadcast(_ZERO)
     shorter = broadcast(_ONE / np.float32(words + 1))
     for group in range(query.groups):
@@ -185,7 +184,7 @@ def _read_out(sums: Any, query: Any, pooling: Any, words: int, spare: Any) -> An
 
 @njit
 def _share(lengths: Any, number: int, threads: int) -> Any:
-    """The first and the last document of one thread: all threads get about as many words."""
+    """The first and the last document of one thread: all threads get about as many tokens."""
     words = 0  # a loop: numba's own sum would have SciPy's algebra imported when it is loaded
     for length in lengths:
         words += length

@@ -1,8 +1,8 @@
-"""Products of stored document words and query words, compiled.
+"""Products of stored document tokens and query tokens, compiled.
 
-There are two ways to multiply: tiles (see `amx`), which take stored bfloat16 or int8 as they are,
-and vectors (see `simd`), which take anything and run on any processor. The type of the packed
-query decides which way is compiled. Structures here hold pointers in the place of arrays.
+There are two backends: tiles (see `amx`), which multiply stored bfloat16 or int8 as they are, and
+vectors (see `simd`), which take any dtype and run on any processor. The dtype of the packed query
+decides which one is compiled. Structures here hold pointers instead of arrays.
 """
 
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ from glassrank.backends.cpu.simd import (
 from glassrank.backends.cpu.simd_math import multiply_add
 
 CHUNK = 256
-"""Document words, at most, whose products are complete before the first is read: tiles are slow to
+"""The most document tokens whose products are computed before the first is read: tiles are slow to
 read right after they are written, and all should stay in the cache."""
 
 WORDS_AT_ONCE = 8
-"""Document words that vectors take at a time, at most (see `rows_at_once`)."""
+"""The most document tokens that vectors take at a time (see `rows_at_once`)."""
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _BF16_TILE = 16 * 32
@@ -39,7 +39,7 @@ _INT8_TILE = 16 * 64
 
 
 class Stored(NamedTuple):
-    """Document words, one in each row."""
+    """Embeddings of document tokens, one in each row."""
 
     vectors: Any
     scales: Any  # of each row
@@ -61,7 +61,7 @@ class Scratch(NamedTuple):
 
 @njit
 def prefetch_row(stored: Any, ahead: Any) -> None:
-    """Asks for one of the words that come next, so that memory is never idle."""
+    """Prefetches one of the next tokens, so that memory is never idle."""
     row = ahead[0]
     if row < ahead[1]:
         start = row * stored.stride + stored.column
@@ -76,7 +76,7 @@ def _kind(query: Any) -> Kind:
 
 
 def multiply(*_: Any) -> Any:
-    """All products of `words` words from row `begin` on, CHUNK words at most."""
+    """All products of `words` tokens from row `begin` on, at most CHUNK."""
 
 
 @overload(multiply, strict=False)
@@ -88,8 +88,8 @@ def _multiply(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> 
 
 
 def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
-    """Two tiles of document words at a time, with two groups of query words, or one where there is
-    no second. A tile that would reach beyond the chunk begins earlier."""
+    """Two tiles of document tokens at a time, with two groups of query tokens, or one where there
+    is no second. A tile that would reach beyond the chunk begins earlier."""
     rows = min(words, LANES)
     steps = (query.size + 31) // 32
     group_size = steps * query.parts * _BF16_TILE
@@ -127,8 +127,8 @@ def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
 
 
 def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
-    """One tile of document words with one group of query words at a time. The sums of each part of
-    the query are integers, exact, and stay apart."""
+    """One tile of document tokens with one group of query tokens at a time. The sums of each part
+    of the query are exact integers, and stay apart."""
     rows = min(words, LANES)
     steps = (query.size + 63) // 64
     part = query.groups * CHUNK * LANES
@@ -157,7 +157,7 @@ def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
 
 
 def _by_vectors(at_once: int) -> Any:
-    """Compiled for eight document words at a time, or for four."""
+    """Compiled for eight document tokens at a time, or for four."""
     eight = at_once == 8
 
     def multiply_vectors(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
@@ -195,7 +195,7 @@ def _by_vectors(at_once: int) -> Any:
 
 @njit
 def _widen(stored: Any, row: int, size: int, wide: Any, to: int) -> None:
-    """One stored word as float32."""
+    """One stored token as float32."""
     scale = load_one(stored.scales, row) if stored.scaled else np.float32(1)
     start = row * stored.stride + stored.column
     whole = size - size % LANES
@@ -206,7 +206,8 @@ def _widen(stored: Any, row: int, size: int, wide: Any, to: int) -> None:
 
 
 def similarity(*_: Any) -> Any:
-    """Sixteen cosines, of one group of the query with word `word` of the chunk from row `begin`."""
+    """Sixteen cosines, of one group of the query with token `word` of the chunk from row
+    `begin`."""
 
 
 @overload(similarity, strict=False)
@@ -229,7 +230,8 @@ def _similarity(query: Any, stored: Any, begin: Any, word: Any, group: Any, scra
 
 
 def configure(*_: Any) -> Any:
-    """Before a chunk of `words` words: gives tiles as many rows, sixteen at most; says how many."""
+    """Before a chunk of `words` tokens: gives tiles as many rows, at most sixteen; returns how
+    many."""
 
 
 @overload(configure, strict=False)

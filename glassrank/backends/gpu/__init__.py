@@ -1,5 +1,4 @@
-"""Fast forms for a GPU, in Triton: each file names the plain form it must equal. And which devices
-a model may run on, by name."""
+"""Triton code for a GPU, and devices by name."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -11,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def usable() -> bool:
-    """Whether Triton is here. Where it is not, the plain forms serve, on a GPU too."""
+    """Whether Triton is installed. Without it, PyTorch's plain forms run on a GPU too."""
     return find_spec("triton") is not None
 
 
 def get_device(name: "str | torch.device") -> "torch.device":
-    """`cpu`, `cuda`, `cuda:1`: what torch can use here."""
+    """A device of PyTorch: `cpu`, `cuda`, `cuda:1`."""
     import torch
 
     try:

@@ -1,10 +1,10 @@
-"""BERT's layers for the few rows of one query on a GPU, in four steps each: the plain form is
+"""BERT's layers for the few rows of one query on a GPU, in four kernels each: the plain form is
 `backends.transformer.Layer`.
 
-One query is so little work that a GPU spends its time between the steps. So a step takes rows as
-they were before their norm: gains and biases of the norm are part of the weights beforehand, and
-what is left, mean and deviation, comes from the same pass over the rows. Attention is part of the
-step that follows it. And a step asks for its weights before the one in front of it has ended.
+One query is so little work that a GPU spends its time between the kernels. So a kernel takes rows
+before their norm: gains and biases of the norm are folded into the weights, and mean and deviation
+come from the same pass over the rows. Attention is part of the kernel that follows it. And a kernel
+loads its weights before the one in front of it has ended.
 
 Needs Triton: nothing imports this file unless the rows are on a GPU.
 """

@@ -1,5 +1,5 @@
-"""Kernel pooling over stored document words on a GPU: each stored vector is read once. The plain
-form is `backends.match.kernel_pool` and a model's readout of its counts.
+"""Kernel pooling over stored token embeddings on a GPU: each stored vector is read once. The plain
+form is `backends.match.kernel_pool` and a `ScoringHead`.
 
 Documents are runs of rows in one tensor of unit vectors. A program takes a document: blocks of its
 words are copied into fast memory while the block before is multiplied with the query, run through
@@ -26,7 +26,7 @@ NEVER = tl.constexpr(-1e4)
 """Added to an exponent where no word stands, which makes the kernel's value zero."""
 
 _COLUMNS = 64
-"""Vectors are multiplied in pieces of so many columns."""
+"""Vectors are multiplied in blocks of so many columns."""
 _LARGEST_QUERY = 32
 """A program holds so many query words; a longer query takes several, whose scores are added."""
 
@@ -36,9 +36,9 @@ def read_query(
     query: tl.tensor, row: tl.tensor, words: tl.tensor, size: tl.constexpr, columns: tl.constexpr,
     parts: tl.constexpr, dtype: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """The query in pieces of columns, each (rows, columns), with zeros where it has none; the
-    parts of a piece follow each other. Parts of eight bits are digits: 127ths, then 254ths."""
-    query_parts: tl.tuple = ()
+    """The query in blocks of columns, each (rows, columns), padded with zeros; the parts of a block
+    follow each other. Parts of eight bits are digits: 127ths, then 254ths."""
+    slices: tl.tuple = ()
     for number in tl.static_range((size + columns - 1) // columns):
         column = number * columns + tl.arange(0, columns)
         given = (row < words)[:, None] & (column < size)[None, :]
@@ -48,27 +48,27 @@ def read_query(
             if dtype == tl.int8:
                 rest = rest * (127 if part == 0 else 254)
                 digit = tl.floor(rest + 0.5)
-                query_parts += (digit.to(dtype),)
+                slices += (digit.to(dtype),)
                 rest -= digit
             else:
-                query_parts += (rest.to(dtype),)
+                slices += (rest.to(dtype),)
                 rest -= rest.to(dtype).to(tl.float32)
-    return query_parts
+    return slices
 
 
 @triton.jit
 def cosines(
-    query_parts: tl.tensor, places: tl.tensor, inside: tl.tensor, width: tl.constexpr,
+    slices: tl.tensor, places: tl.tensor, inside: tl.tensor, width: tl.constexpr,
     columns: tl.constexpr, parts: tl.constexpr, dtype: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """Query words times a block of document words. Columns from `width` on are not read; those
     between the query's size and `width` meet the query's zeros."""
-    rows: tl.constexpr = query_parts[0].shape[0]
+    rows: tl.constexpr = slices[0].shape[0]
     cosines = tl.zeros((rows, places.shape[0]), tl.float32)
     digits: tl.tuple = ()
     for _ in tl.static_range(parts):
         digits += (tl.zeros((rows, places.shape[0]), tl.int32),)
-    for number in tl.static_range(len(query_parts) // parts):
+    for number in tl.static_range(len(slices) // parts):
         column = number * columns + tl.arange(0, columns)
         given = inside[None, :]
         if (number + 1) * columns > width:
@@ -76,11 +76,11 @@ def cosines(
         block = tl.load(places[None, :] + column[:, None], mask=given, other=0).to(dtype)
         more: tl.tuple = ()
         for part in tl.static_range(parts):
-            query_part = query_parts[number * parts + part]
+            slice_ = slices[number * parts + part]
             if dtype == tl.int8:
-                more += (tl.dot(query_part, block, digits[part], out_dtype=tl.int32),)
+                more += (tl.dot(slice_, block, digits[part], out_dtype=tl.int32),)
             else:
-                cosines = tl.dot(query_part, block, cosines, input_precision="ieee")
+                cosines = tl.dot(slice_, block, cosines, input_precision="ieee")
         if dtype == tl.int8:
             digits = more
     if dtype == tl.int8:
@@ -186,7 +186,7 @@ def _pool(
     # Triton's interpreter has no products of bfloat16.
     dtype: tl.constexpr = tl.float32 if interpreted and stored == tl.bfloat16 else stored
     row = tl.program_id(1) * rows + tl.arange(0, rows)
-    query_parts = read_query(query, row, words, size, columns, parts, dtype)
+    slices = read_query(query, row, words, size, columns, parts, dtype)
     weight = tl.load(weights + row, mask=row < words, other=0.0)  # (rows,)
     for doc in range(tl.program_id(0), docs, tl.num_programs(0)):
         doc_length = tl.load(lengths + doc).to(tl.int32)
@@ -198,7 +198,7 @@ def _pool(
             word = begin + tl.arange(0, block)
             inside = word < doc_length
             places = vectors + start * stride + first_column + word * stride
-            similarity = cosines(query_parts, places, inside, width, columns, parts, dtype)
+            similarity = cosines(slices, places, inside, width, columns, parts, dtype)
             if scaled:
                 similarity *= tl.load(scales + start + word, mask=inside, other=0.0)[None, :]
             values = kernel_values(similarity, inside, curves, steps, at_least, centers, tops)

@@ -1,8 +1,8 @@
-"""BERT[CLS]: query and document as one text, and what BERT makes of its first piece.
+"""BERT[CLS], a cross-encoder: query and document as one text, scored from its first subword.
 
 R. Nogueira, K. Cho, "Passage Re-ranking with BERT", 2019, as the TK paper runs it: the pooled
-vector of [CLS] and one linear layer. Nothing can be computed beforehand: an encoded text is the ids
-of its pieces, one column of integers in the place of vectors.
+vector of [CLS] and one linear layer. Nothing can be encoded before the query: an encoded text is
+the ids of its subwords, one column of integers instead of vectors.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
 @dataclass(frozen=True)
 class BERTConfig:
-    """A BERT and how texts become its pieces."""
+    """A BERT, and how texts become its subwords."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: SubwordText = field(default_factory=SubwordText)
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
     mask: Tensor  # (B, L)
     positions: Tensor  # (B, L)
     types: Tensor  # (B, L); 1 in the document
-    cut: Tensor  # (B,) pieces for which there is no position
+    cut: Tensor  # (B,) subwords for which there is no position
 
 
 class BERT(SubwordRanker):
@@ -70,7 +70,7 @@ class BERT(SubwordRanker):
 
     @classmethod
     def start(cls, bert: Pretrained, **settings: object) -> "BERT":
-        """With the weights of a pretrained BERT; only the last layer is fresh."""
+        """With the weights of a pretrained BERT; only the last layer is new."""
         text = SubwordText(lowercase=bert.lowercase)
         given = {"text": text, "pooler": "pooler.weight" in bert.weights, **settings}
         model = cls(BERTConfig(bert.config, **given))  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ class BERT(SubwordRanker):
     def interact(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
     ) -> Output:
-        """The part `cut` says how many of the document's last pieces had no place."""
+        """The part `cut` is the number of the document's last subwords that had no position."""
         pair = join_pair(query, doc, self.config.encoder.positions)
         x = self.encoder.embeddings(pair.ids, pair.positions, pair.types)  # (B, L, H)
         bias = self.encoder.bias(pair.mask, x)
@@ -108,8 +108,8 @@ class BERT(SubwordRanker):
 
 
 def join_pair(query: TokenEmbeddings, doc: TokenEmbeddings, longest: int) -> Pair:
-    """Both texts come with [CLS] and [SEP]; the document's [CLS] is left out. What lies beyond
-    `longest` is cut off at the end, as the TK paper's authors do."""
+    """Joins texts that come with [CLS] and [SEP]; the document's [CLS] is left out. Subwords beyond
+    `longest` are cut off at the end, as the TK paper's authors do."""
     batch = len(doc.mask)
     query_ids = query.vectors[..., 0].long().expand(batch, -1)  # (B, Q)
     doc_ids = doc.vectors[:, 1:, 0].long()  # (B, D - 1)

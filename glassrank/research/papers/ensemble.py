@@ -45,7 +45,7 @@ _MOST_MEMBERS = 100
 
 @dataclass(frozen=True)
 class Member:
-    """What one model of an ensemble is, and how many words it reads."""
+    """A member's family and settings, and how many tokens it reads."""
 
     model: str
     config: Any
@@ -62,7 +62,7 @@ class EnsembleConfig:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Of one member's encodings: words at most, and the axes of what it has for each word."""
+    """Of one member's encodings: the most tokens, and the axes of each token's vector."""
 
     longest: int
     axes: tuple[int, ...]
@@ -135,7 +135,7 @@ class Ensemble(Ranker):
 
     @property
     def subword_text(self) -> SubwordText | None:
-        """Its members must read texts alike."""
+        """The same for all members."""
         texts = {member.subword_text for member in self.rankers()}
         if len(texts) > 1:
             raise InputError("an ensemble's members must read texts alike; these do not")
@@ -144,13 +144,13 @@ class Ensemble(Ranker):
 
 
 def _any_text(member: Ranker) -> TokenBatch:
-    """To see what a member makes of it: stored encodings come back without their shape."""
+    """A text to learn the shape of a member's encodings: stored ones come back flat."""
     ids = torch.ones(1, 1, dtype=torch.long, device=next(member.parameters()).device)
     return TokenBatch(ids, ids.float())
 
 
 def _shape(words: TokenEmbeddings, member: Ranker, limit: str, length: int) -> _Shape:
-    """Some members cut texts themselves, at a limit of their own."""
+    """Some members cut texts at a limit of their own."""
     longest = min(length, getattr(member.config, limit, length))
     return _Shape(longest, tuple(words.vectors.shape[2:]))
 
@@ -171,7 +171,7 @@ def _side_by_side(encoded: Sequence[TokenEmbeddings], mask: Tensor) -> TokenEmbe
 
 
 def _apart(words: TokenEmbeddings, shapes: Sequence[_Shape]) -> list[TokenEmbeddings]:
-    """Each member's own again."""
+    """Splits them into each member's own again."""
     sizes = [math.prod(shape.axes) for shape in shapes]
     encodings = []
     for number, vectors in enumerate(torch.split(words.vectors, sizes, 2)):
@@ -182,7 +182,7 @@ def _apart(words: TokenEmbeddings, shapes: Sequence[_Shape]) -> list[TokenEmbedd
 
 
 def load_ensemble(folder: Folder, stored: ModelConfig, trusted: Collection[str] = ()) -> SavedModel:
-    """An ensemble's members, each from the folder of its name."""
+    """Loads an ensemble's members, each from the folder of its name."""
     names = stored.members
     if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
         raise InputError(f"{folder.path}: an ensemble has 1 to {_MOST_MEMBERS} different members")
@@ -214,7 +214,7 @@ def save_ensemble(
     *,
     trusted: Collection[str] = (),
 ) -> None:
-    """`members` are model folders, which are copied as they are: 0, 1, and so on."""
+    """Saves an ensemble: copies the members' folders as 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": ENSEMBLE, "members": names, "usage": to_plain(usage)}
     with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
@@ -227,7 +227,7 @@ def save_ensemble(
 
 
 def _copy(member: Path, target: Path) -> None:
-    """The files of a model folder, and no other that may lie there."""
+    """Copies the files of a model folder, and no others."""
     target.mkdir()
     with Folder.open(member) as source, Folder.open(target) as copy:
         for name in (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST):

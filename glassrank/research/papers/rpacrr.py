@@ -105,7 +105,7 @@ class RPACRR(WordRanker):
             self.attention_dropout = nn.Dropout(config.attention_dropout)
             glorot(self.attend_query)
             glorot(self.attend_doc)
-        self.slices = _make_slices(config)
+        self.columns = _columns(config)
         matrices = config.ngrams + config.phrases
         features = config.idf + matrices * (1 if config.row_attention else config.k)
         self.combine = RowsToScore(
@@ -113,7 +113,7 @@ class RPACRR(WordRanker):
         )
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        """Unit vectors or channels, phrases, attention: (B, Q, sum of pieces); idf shares."""
+        """Unit vectors or channels, phrases, attention: (B, Q, sum of parts); idf shares."""
         words = share_idf(cut(words, self.config.query_length))
         return self._encode(words, self.attend_query if self.config.row_attention else None)
 
@@ -125,17 +125,17 @@ class RPACRR(WordRanker):
     def _encode(self, words: TokenEmbeddings, attend: nn.Module | None) -> TokenEmbeddings:
         vectors = words.vectors * words.mask[..., None]  # (B, L, E)
         if self.config.channels:
-            slices = [self.channel_dropout(self.projection(vectors))]  # (B, L, C)
+            encoded = [self.channel_dropout(self.projection(vectors))]  # (B, L, C)
         else:
-            slices = [unit(vectors)]
+            encoded = [unit(vectors)]
         if self.config.phrases:
             sides = window_padding(self.config.phrase_words, centred=True)
             near = self.phrase(functional.pad(vectors.transpose(1, 2), sides))  # (B, P, L)
-            slices.append(unit(self.phrase_dropout(torch.relu(near)).transpose(1, 2)))
+            encoded.append(unit(self.phrase_dropout(torch.relu(near)).transpose(1, 2)))
         if attend is not None:
-            slices.append(attend(vectors))
+            encoded.append(attend(vectors))
         # Padding stays zero, so that it need not be stored even where it is not masked later.
-        return words.with_vectors(torch.cat(slices, -1) * words.mask[..., None])
+        return words.with_vectors(torch.cat(encoded, -1) * words.mask[..., None])
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         """Parts: for each n-gram size, and "phrase", the matrix (B, Q, D) that is pooled and its
@@ -167,13 +167,13 @@ class RPACRR(WordRanker):
     ) -> dict[str, Tensor]:
         """Matrices (B, Q, D) by name; all that pooling chooses from."""
 
-        def cosines(at: str) -> Tensor:
-            vectors = query.vectors[..., self.slices[at]], doc.vectors[..., self.slices[at]]
+        def cosines(part: str) -> Tensor:
+            vectors = query.vectors[..., self.columns[part]], doc.vectors[..., self.columns[part]]
             return match_matrix(*vectors, query.mask, doc.mask)  # (B, Q, D)
 
         if self.config.channels:
-            at = self.slices["channels"]
-            sums = query.vectors[:, :, None, at] + doc.vectors[:, None, :, at]
+            part = self.columns["channels"]
+            sums = query.vectors[:, :, None, part] + doc.vectors[:, None, :, part]
             matrix = (sums * mask[..., None]).permute(0, 3, 1, 2)  # (B, C, Q, D)
         else:
             matrix = cosines("words")[:, None]  # (B, 1, Q, D)
@@ -186,13 +186,13 @@ class RPACRR(WordRanker):
 
     def _attention(self, query: TokenEmbeddings, doc: TokenEmbeddings, mask: Tensor) -> Tensor:
         """Shares (B, Q, D) that add up to 1 over the document, the same for all matrices."""
-        at = self.slices["attention"]
-        sums = query.vectors[:, :, None, at] + doc.vectors[:, None, :, at]  # (B, Q, D, A)
+        part = self.columns["attention"]
+        sums = query.vectors[:, :, None, part] + doc.vectors[:, None, :, part]  # (B, Q, D, A)
         return masked_softmax(torch.tanh(sums) @ self.attend, mask)
 
 
-def _make_slices(config: RPACRRConfig) -> dict[str, slice]:
-    """What `interact` gets of each word, side by side in one vector."""
+def _columns(config: RPACRRConfig) -> dict[str, slice]:
+    """The columns of each part of a word's encoded vector."""
     sizes = {"channels": config.channel_count} if config.channels else {"words": config.size}
     if config.phrases:
         sizes["phrase"] = config.phrase_size

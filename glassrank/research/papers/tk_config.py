@@ -12,7 +12,7 @@ from glassrank.models.model import ModelInfo
 
 @dataclass(frozen=True)
 class ContextualConfig:
-    """How many layers and heads, and how wide."""
+    """The number and the sizes of TK's contextual layers."""
 
     layers: int = 2
     heads: int = 16
@@ -24,15 +24,15 @@ class ContextualConfig:
 
     @property
     def total(self) -> int:
-        """Channels of all heads."""
+        """Values of all heads together."""
         total = self.attention_size * (self.heads if self.per_head else 1)
         if total % self.heads:
             raise ValueError(f"attention of size {total} cannot be cut into {self.heads} heads")
         return total
 
     def scale(self, size: int) -> float:
-        """Of scores. The authors scale by the width a head would have of the input, not by its
-        own."""
+        """Of attention scores. The authors scale by the size that a head of the input would
+        have."""
         head_size = self.total // self.heads if self.per_head else size // self.heads
         return 1 / math.sqrt(head_size)
 
@@ -62,7 +62,7 @@ TK_INFO = ModelInfo(
 
 
 def sinusoidal_positions(length: int, size: int) -> NDArray[np.float32]:
-    """Of TK's places, (L, E): sines in the first half of the channels, cosines in the second."""
+    """(L, E): sines in the first half of the channels, cosines in the second."""
     half = size // 2
     steps = math.log(1e4) / max(half - 1, 1)  # so that the slowest has a time scale of 10,000
     scales = np.exp(np.arange(half, dtype=np.float32) * np.float32(-steps))  # (E/2,)

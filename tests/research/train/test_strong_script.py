@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from glassrank.backends.configs import EncoderConfig
-from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
+from glassrank.models.bi_encoders import KernelBERT
+from glassrank.models.late_interaction import KernelBERTConfig
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 
 SCRIPT = Path(__file__).parents[3] / "configs" / "default" / "strong.py"
