@@ -44,7 +44,7 @@ from attackers import KEY, PIPELINED, Flood
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.index.snapshot import read_manifest
-from glassrank.models.io.load import load_named
+from glassrank.models.io.load import load_for_inference
 from glassrank.rerank import Pipeline
 from glassrank.types import Doc
 
@@ -113,7 +113,7 @@ def follow(order: dict[str, Any], index: Index, saved: Any) -> None:
 
 def write_for_ever(path: Path, model: str) -> None:
     """The writer: an order a line, and its number when it has been carried out."""
-    saved = load_named(model)
+    saved = load_for_inference(model)
     print("ready", flush=True)
     for line in sys.stdin:
         follow(json.loads(line), Index(path), saved)
@@ -393,7 +393,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     first = [[f"d{n}", f"uniqued{n}at0 {words(chance, 30)}"] for n in range(DOCS)]
     Index.build([Doc(*one) for one in first], path)
     history.add({"add": first}, 1)
-    saved = load_named(options.model)
+    saved = load_for_inference(options.model)
     follow({"encode": "bf16"}, Index(path), saved)
     history.add({"encode": "bf16"}, 1)
 

@@ -264,9 +264,12 @@ class Connection(asyncio.Protocol):
             self._enter(RequestStep.HELD)
             if self._pipelined > self._limits.pipelined_requests:
                 raise TooManyPipelined
-            await asyncio.sleep(delay)
-            while self.unread() and not self.transport.is_closing():
-                await asyncio.sleep(_SWEEP_SECONDS)
+            try:
+                await asyncio.sleep(delay)
+                while self.unread() and not self.transport.is_closing():
+                    await asyncio.sleep(_SWEEP_SECONDS)
+            except asyncio.CancelledError:  # the service ends, and does not serve it
+                raise Gone from None
         if self.transport.is_closing():
             raise Gone
         self._enter(RequestStep.BODY if has_body else RequestStep.RESPONSE)

@@ -1,7 +1,11 @@
 """Transformers as ONNX graphs beside the plain ones."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +145,12 @@ def test_graphs_are_what_onnx_says_a_graph_is() -> None:
 def test_what_is_no_graph_is_one_sentence() -> None:
     with pytest.raises(InputError, match="cannot open this graph"):
         OnnxSession(b"nothing of the kind")
+
+
+def test_onnx_runtime_keeps_and_sends_nothing(tmp_path: Path) -> None:
+    """Without the variable it uploads telemetry, and leaves a session file behind."""
+    code = "import glassrank as gr, os; gr.rank('a cat', ['the cat', 'a dog'])"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Attacks on a real service, while another client goes on being answered."""
 
+import asyncio
 import json
 import sys
 import threading
@@ -10,6 +11,7 @@ from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from small_service import in_process, raw, tiny_tk
@@ -19,6 +21,7 @@ from glassrank.errors import InputError
 from glassrank.index import Index, segment, writer
 from glassrank.models.io.torch_files import save_model
 from glassrank.serve import Options
+from glassrank.serve.connections import Connection, Gone
 from glassrank.types import Doc
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -226,6 +229,26 @@ def test_sigterm_resets_no_connection(options: Options, tmp_path: Path, workers:
         outcomes = end_under_load(service, keep_alive=workers == "1")
     assert outcomes["200"] > 0
     assert set(outcomes) <= {"200", "503", "refused"}, outcomes
+
+
+def test_a_held_request_ends_quietly_with_the_service() -> None:
+    """The service cancels what runs when its time to close is over: no traceback in the log."""
+    connection = MagicMock(_received=False, _pipelined=8, _closing_since=None)
+    connection._connections.has_key = False
+    connection._limits.pipelined_requests = 100
+    connection.unread.return_value = 0
+
+    async def hold_and_cancel() -> None:
+        begin = Connection.begin_request(
+            connection, has_key=False, has_body=False, is_chunked=False
+        )
+        task = asyncio.create_task(begin)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(Gone):
+            await task
+
+    asyncio.run(hold_and_cancel())
 
 
 @pytest.mark.tried("Service", "SIGTERM under load", "every accepted request answered", tries=48)
