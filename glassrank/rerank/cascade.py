@@ -43,6 +43,8 @@ class Cascade:
     """Whether a model has scored fewer than planned."""
     num_encoded: int = 0
     """How many documents were encoded on the fly."""
+    scored_at: float | None = None
+    """When the last stage had its scores, by the scheduler's clock: then sorting began."""
     missing: set[str] = field(init=False)
     """Shards that have not answered, in any stage."""
 
@@ -127,10 +129,11 @@ class Cascade:
         scoring_deadline = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
             scored = stage.score(candidates, scheduler, scoring_deadline)
+        self.scored_at = scheduler.clock()
         self.missing.update(scored.missing)
         number = len(self.depths)
         self.timing[query_step_name(number)] = prepared - began
-        self.timing[scoring_step_name(number)] = took = scheduler.clock() - prepared
+        self.timing[scoring_step_name(number)] = took = self.scored_at - prepared
         stage.learn_depth(depth, len(scored.places), took)
         if len(scored.places):
             first_stage = self.first.scores[best[scored.places]]

@@ -275,7 +275,7 @@ class Pipeline:
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """The ranking after the stages so far; the time to build it counts for this hop."""
-        began = self.scheduler.clock()
+        began = self.scheduler.clock() if cascade.scored_at is None else cascade.scored_at
         snapshot = self.index.snapshot
         with span("sort"):
             hits = cascade.hits(

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.backends.threads import num_threads
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.rerank.cost_model import CostModel
 
@@ -168,6 +169,10 @@ def _next_count(
     expected, predicted = cost.expect(float(sizes[0])), cost.predict(float(sizes[0]))
     if is_interruptible:
         fits_alone = expected <= left + reserve
+        # One thread encodes one text: with fewer texts than threads, some threads would be idle.
+        abreast = sizes[: num_threads()]
+        if fitting < len(abreast) and cost.expect(float(abreast.sum())) <= left + reserve:
+            return min(len(abreast), largest)
     else:
         fits_alone = expected <= left and predicted <= left + _MARGIN_FROM_RESERVE * reserve
     return min(fitting, largest) or int(fits_alone)
