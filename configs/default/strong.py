@@ -34,7 +34,7 @@ TOKENS_AT_ONCE, PAIRS_AT_ONCE, BATCH, FROZEN = 400_000, 1024, 64, 100
 TEACHERS = {"ce": 1.0, "mpnet": 2.0, "bge": 1.0, "colbert": 1.0}
 TEMPERATURE, POSITIVE_BONUS, VECTORS = 1.5, 2.0, 8.0
 DEV = ("scifact", "nfcorpus", "insuranceqa", "wikiqa-selqa")
-FIRST_STAGE = (0.2, 0.3, 0.4, 0.5, 0.6)
+FIRST_STAGE = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 LAYER = [
     f"{part}.{kind}"
     for part in (

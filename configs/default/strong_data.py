@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--save", type=Path, metavar="OUT", help="the trained model's folder")
     parser.add_argument("--name", default="strong", choices=["strong", "six"])
-    parser.add_argument("--first-stage-weight", type=float, default=0.2)
+    parser.add_argument("--first-stage-weight", type=float, default=0.1)
     asked = parser.parse_args()
     if asked.save is not None:
         save(asked.folder, asked.name, asked.save, asked.first_stage_weight)
