@@ -43,9 +43,9 @@ from glassrank.models.calibration import (
     measure_quality,
     weigh_ranks,
 )
+from glassrank.models.passages import aggregate_passages
 from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank import Reranker
-from glassrank.rerank.passages import aggregate_passages
 from glassrank.types import Doc, Qrels
 
 DEPTH, FIRST, LISTS = 100, 10, (1, 2, 10, 100)

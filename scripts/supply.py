@@ -52,6 +52,7 @@ _OLD_NAMES = {
     "bsd": "BSD-3-Clause",
     "bsd license": "BSD-3-Clause",
     "2-clause bsd": "BSD-2-Clause",
+    "bsd 2-clause license": "BSD-2-Clause",
     "3-clause bsd license": "BSD-3-Clause",
     "modified bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     """float32 to bfloat16, rounded to the nearest, and to the even one of two; no NaN.
 
-    >>> float(values_of(bits_of(np.array([1.01], np.float32)))[0])
+    >>> float(from_bfloat16(to_bfloat16(np.array([1.01], np.float32)))[0])
     1.0078125
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -49,7 +49,8 @@ def find_sentence_ends(text: str) -> Iterator[int]:
     """Ends of sentences, with the white space behind them; the last is the text's own. A sentence
     that is too long ends with a word.
 
-    >>> list(sentence_ends("It is 3.5 m. long! Is it? Yes.")) [19, 26, 30]
+    >>> list(find_sentence_ends("It is 3.5 m. long! Is it? Yes."))
+    [19, 26, 30]
     """
     start = 0
     for stop in chain((end.end() for end in _END.finditer(text)), (len(text),)):
@@ -69,7 +70,7 @@ def split_passages(
 
     >>> def words(texts): return np.array([[len(text.split())] for text in texts])
     >>> text = "The cat sat. It saw a dog, and ran. A dog!"
-    >>> [text[p.start : p.stop] for p in split(text, words, np.array([5]), overlap=0)]
+    >>> [text[p.start : p.stop] for p in split_passages(text, words, np.array([5]), overlap=0)]
     ['The cat sat. ', 'It saw a dog, and ', 'ran. A dog!']
     """
     units = _Units(text, sizes, room)

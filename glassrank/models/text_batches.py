@@ -84,7 +84,7 @@ def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
 def batch_by_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
     """Indices of texts, shortest first, in batches of about `at_once` tokens with padding.
 
-    >>> [batch.tolist() for batch in like_length(np.array([3, 1, 2, 9]), at_once=6)]
+    >>> [batch.tolist() for batch in batch_by_length(np.array([3, 1, 2, 9]), at_once=6)]
     [[1, 2], [0], [3]]
     """
     order = np.argsort(lengths, kind="stable")

@@ -86,10 +86,10 @@ def test_runs_have_the_figures_of_the_table_and_the_collections_ids(
 @pytest.mark.long
 def test_the_table_says_what_it_was_compared_with(call: Call, ready: Path) -> None:
     done = call("adapt", "adapt.toml", "--mode", "none", "--mode", "all", "--quiet")
-    assert "Not worse than adapting all" in done.stdout
+    assert "Non-inferior to adapting all" in done.stdout
     assert "6 comparisons" in " ".join(done.stdout.split())  # two rows of three measures
     done = call("adapt", "adapt.toml", "--baseline", "first stage", "--quiet")
-    assert "Not worse than first stage" in done.stdout
+    assert "Non-inferior to first stage" in done.stdout
 
 
 def test_marks_say_who_differs_and_who_is_not_worse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,9 +46,9 @@ def test_who_asks_for_it_is_told_what_to_install(tmp_path: Path) -> None:
 def test_a_new_index_alone_is_made_on_a_cluster(tmp_path: Path) -> None:
     Index.build([Doc("a", "a cat")], tmp_path / "my.index")
     changed = ("index", "--out", tmp_path / "my.index", "--delete", "a", "--ray", "local")
-    assert "--ray makes a new index" in glassrank(WITHOUT, *changed).stderr
+    assert "--ray builds a new index only" in glassrank(WITHOUT, *changed).stderr
     assert (
-        "--shards goes with --ray"
+        "--shards needs --ray"
         in glassrank(
             WITHOUT, "index", "x.jsonl", "--out", tmp_path / "new.index", "--shards", 3
         ).stderr

@@ -119,7 +119,7 @@ def test_a_reading_is_what_the_ranker_reads(name: str, side: Side) -> None:
     words = [SUBWORDS[number] for number in wanted.ids]
     assert list(found.words) == (words[1:] if (name, side) == ("bert", "document") else words)
     assert found.text.cut == wanted.cut
-    assert wanted.cut_words and wanted.cut_pieces
+    assert wanted.cut_words and wanted.cut_subwords
 
 
 def notes(own: Reranker, query: str = "define", text: str = DEFINITION) -> str:

@@ -126,5 +126,5 @@ def test_a_word_that_is_not_there_is_named(own: Reranker, word: str | int) -> No
 
 
 def test_a_document_that_is_not_there_is_named(own: Reranker) -> None:
-    with pytest.raises(InputError, match="there are 4 documents; number 4 is none"):
+    with pytest.raises(InputError, match="expected a number below 4"):
         what_if(own, QUERY, TEXTS, Change("query", "define"), doc=4)

@@ -140,7 +140,7 @@ def test_other_heads_are_refused(tmp_path: Path) -> None:
 def test_code_in_such_a_folder_is_refused(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "model", auto_map={"AutoModel": "evil.Boom"})
     (folder / "evil.py").write_text("raise SystemExit\n")
-    with pytest.raises(InputError, match="wants code to be run"):
+    with pytest.raises(InputError, match="asks to run code"):
         load_model(folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     cross_encoder(tmp_path / "plain")

@@ -91,7 +91,7 @@ def test_numbers_and_texts_are_printed_as_in_python(page: Page) -> None:
           const {letter} = await import('./palette.js');
           return {
             number: values.map(number), signed: values.map(signed), safe: texts.map(safe),
-            letter: Array.from({length: 60}, (_, place) => to_letter(place)),
+            letter: Array.from({length: 60}, (_, place) => letter(place)),
           };
         }""",
         json.loads(json.dumps([numbers(), texts])),

@@ -57,7 +57,10 @@ def test_scores_of_what_has_found_them_take_the_place_of_bm25(slow: Reranker) ->
     assert order(ranking) == [1, 3, 4, 2, 0] and ranking[0].first_score == 5
     alike = rank("cat", TEXTS, model=slow, budget_ms=LONG_MS, scores=[1] * 5)
     assert order(alike) == BY_BM25
-    for scores, says in (([1], "1 scores for 5 texts"), ([float("nan")] * 5, "no number")):
+    for scores, says in (
+        ([1], "1 scores for 5 texts"),
+        ([float("nan")] * 5, "not a finite number"),
+    ):
         with pytest.raises(InputError, match=says):
             rank("cat", TEXTS, model=slow, scores=scores)
 
@@ -155,9 +158,9 @@ def test_of_long_texts_as_much_is_read_as_there_is_time_for(
 
 
 def test_the_models_of_a_list_are_chosen_in_one_place() -> None:
-    names = [reranker.name for reranker in load_rerankers(None, hurry=True)]
+    names = [reranker.name for reranker in load_rerankers(None, has_budget=True)]
     assert tuple(names) == LIST_MODELS
-    assert [reranker.name for reranker in load_rerankers(None, hurry=False)] == ["default"]
+    assert [reranker.name for reranker in load_rerankers(None, has_budget=False)] == ["default"]
 
 
 @pytest.mark.parametrize("query", ["", " \n"])

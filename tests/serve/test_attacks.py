@@ -304,7 +304,7 @@ def test_an_index_that_is_swapped_gets_no_lock(
     index = Index.build([Doc("d", "the cat")], tmp_path / "index")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
-    original = writer.load_store_manifest
+    original = writer.load_manifest
 
     def swap(folder: Any) -> Any:
         manifest = original(folder)
@@ -313,7 +313,7 @@ def test_an_index_that_is_swapped_gets_no_lock(
             (tmp_path / "index").symlink_to(foreign)
         return manifest
 
-    monkeypatch.setattr(writer, "load_store_manifest", swap)
+    monkeypatch.setattr(writer, "load_manifest", swap)
     with suppress(Exception):
         index.add([Doc("e", "the dog")])
     assert list(foreign.iterdir()) == []

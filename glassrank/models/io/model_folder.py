@@ -147,7 +147,7 @@ class ModelConfig:
 def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
     """The folder of a model's name, and the class outside this package that the name trusts.
 
-    >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
+    >>> resolve_folder("runs/tk"), resolve_folder("mine:Siamese@runs/siamese")
     ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
     """
     name, at, folder = str(model).partition("@")

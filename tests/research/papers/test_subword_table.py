@@ -187,7 +187,7 @@ def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> No
 
 
 def test_unseen_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.text.encoder._MOST_UNSEEN", 3)
+    monkeypatch.setattr("glassrank.text.encoder._MAX_UNSEEN", 3)
     table = table_of(vectors_of(["abca"]), Vocabulary(["abca"]))
     vocabulary = SubwordVocabulary(["abca"], [table])
     assert vocabulary.ids(["bbb", "abca", "bbb", "ccc"]).tolist() == [3, 2, 3, 4]

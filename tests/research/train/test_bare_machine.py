@@ -40,4 +40,4 @@ def test_it_needs_nothing_else_and_loads_models_without_torchs_compiler() -> Non
 
 def test_special_words_are_those_of_the_encoders() -> None:
     assert Vocabulary([]).words == SPECIAL_WORDS
-    assert encoder._SPECIAL_PIECES == SPECIAL_SUBWORDS
+    assert encoder._SPECIAL_TOKENS == SPECIAL_SUBWORDS

@@ -141,8 +141,8 @@ def test_a_models_calls_can_be_compiled(name: str, monkeypatch: pytest.MonkeyPat
     model = build_model(config, tiny_prepared(teacher=True)).train()
     batch = batches(config, "cpu", pad_to_max=True)[0]
     expected = score_batch(copy.deepcopy(model), batch)
-    # Made once, on the CPU: compile_model code must not make them again.
-    monkeypatch.setattr("glassrank.backends.transformer.waves", None)
+    # Made once, on the CPU: compiled code must not make them again.
+    monkeypatch.setattr("glassrank.research.papers.contextual.sinusoidal_positions", None)
     with eager_backend(monkeypatch), compile_model(model, broken_calls_stay=False):
         got = score_batch(model, batch)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)

@@ -44,7 +44,7 @@ def test_it_learns_saves_and_is_read_back(model: str, base: Path, tmp_path: Path
     assert losses[-1] < 0.8 * losses[0]
     saved = load_model(tmp_path / "out" / "best")
     assert saved.vocabulary == PIECES and saved.usage.doc_length == 12
-    assert "weights of bert" in (tmp_path / "out" / "best" / "card.md").read_text()
+    assert "Started from " in (tmp_path / "out" / "best" / "card.md").read_text()
 
 
 def test_texts_are_pieces_between_special_ones_cut_to_their_length(base: Path) -> None:
