@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.index.first_stage import ScoredIds
 from glassrank.integrations import extra
-from glassrank.models.model import to_array
+from glassrank.models.model import TokenEmbeddings, to_array
 from glassrank.models.text_batches import make_batch, map_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
@@ -46,16 +46,17 @@ class MeanVectors:
 
         def encode(part: NDArray[np.int64]) -> None:
             batch = make_batch([ids[i] for i in part], self._reranker.device)
-            words = self._reranker.encode_doc(batch)  # (B, L, d)
-            mask = to_array(words.mask).astype(np.float32)  # (B, L)
-            means = np.einsum("bld,bl->bd", to_array(words.vectors).astype(np.float32), mask)
-            lengths = np.linalg.norm(means, axis=1, keepdims=True)  # (B, 1)
-            vectors.update(zip(part.tolist(), means / np.maximum(lengths, 1e-9), strict=True))
+            means = _mean_embeddings(self._reranker.encode_doc(batch))
+            vectors.update(zip(part.tolist(), means, strict=True))
 
         sizes = np.array([len(text) for text in ids], np.int64)
         for _ in map_batches(encode, sizes, TOKENS_AT_ONCE, self._reranker.fast_model):
             pass
         return np.stack([vectors[place] for place in range(len(texts))])
+
+    def encode_query(self, query: str) -> NDArray[np.float32]:
+        """(1, d); with the prompt that the model has for queries."""
+        return _mean_embeddings(self._reranker.encode_query(query))
 
 
 class VectorIndex:
@@ -85,13 +86,20 @@ class VectorIndex:
 
     def search(self, query: str, k: int) -> ScoredIds:
         """The k nearest texts."""
-        scores, places = self.index.search(
-            _to_float32(self._encode([query])), min(k, len(self.ids))
-        )
+        is_ours = isinstance(self._encode, MeanVectors)
+        vector = self._encode.encode_query(query) if is_ours else self._encode([query])
+        scores, places = self.index.search(_to_float32(vector), min(k, len(self.ids)))
         known = places[0] >= 0  # an approximate index may return fewer than k
         return ScoredIds(
             [self.ids[place] for place in places[0][known].tolist()], scores[0][known].tolist()
         )
+
+
+def _mean_embeddings(tokens: TokenEmbeddings) -> NDArray[np.float32]:
+    mask = to_array(tokens.mask).astype(np.float32)  # (B, L)
+    means = np.einsum("bld,bl->bd", to_array(tokens.vectors).astype(np.float32), mask)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)  # (B, 1)
+    return np.asarray(means / np.maximum(lengths, 1e-9), np.float32)
 
 
 def _to_float32(vectors: Any) -> NDArray[np.float32]:

@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "models"))
 from model_folders import PIECES, piece_model, word_model  # noqa: E402
 
 from glassrank.integrations.vector_index import MeanVectors, VectorIndex  # noqa: E402
+from glassrank.models.model import TokenEmbeddings  # noqa: E402
 
 MADE = {"a": [1.0, 0.0], "b": [0.6, 0.8], "c": [0.0, 1.0], "query": [0.8, 0.6]}
 
@@ -75,9 +76,26 @@ def test_a_hybrid_of_words_and_vectors(
 
 def test_indexes_that_do_not_fit() -> None:
     index = faiss.IndexFlatIP(2)
-    with pytest.raises(InputError, match="the index has 0 vectors, and there are 1 ids"):
+    with pytest.raises(InputError, match="the index has 0 vectors, but there are 1 ids"):
         VectorIndex(index, ["a"], encode)
     with pytest.raises(InputError, match="METRIC_INNER_PRODUCT"):
         VectorIndex(faiss.IndexFlatL2(2), [], encode)
     with pytest.raises(InputError, match="there are no texts to encode"):
         VectorIndex.build({}, encode)
+
+
+def test_a_query_is_encoded_with_its_own_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reranker = gr.load(piece_model(tmp_path / "model", "kernel_bert"))
+    index = VectorIndex.build({"a": "the cat", "b": "a dog"}, MeanVectors(reranker))
+    queries: list[str] = []
+    encode = reranker.encode_query
+
+    def record(query: str) -> TokenEmbeddings:
+        queries.append(query)
+        return encode(query)
+
+    monkeypatch.setattr(reranker, "encode_query", record)
+    assert len(index.search("the cat", 2).ids) == 2
+    assert queries == ["the cat"]
