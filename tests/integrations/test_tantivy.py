@@ -60,7 +60,7 @@ def test_a_query_is_words_and_no_expression(texts: dict[str, str], text: str) ->
 
 
 def test_what_is_not_there(texts: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="no document 'none' by its field 'id'"):
+    with pytest.raises(InputError, match="no document 'none' in its field 'id'"):
         Tantivy(filled(texts)).fetch(["csv", "none"])
     with pytest.raises(GlassrankError, match=r"Tantivy failed \(ValueError: Field `body` is not"):
         retrieve(Tantivy(filled(texts), ["body"]), "csv", 5)
