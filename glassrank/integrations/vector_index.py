@@ -86,8 +86,10 @@ class VectorIndex:
 
     def search(self, query: str, k: int) -> ScoredIds:
         """The k nearest texts."""
-        is_ours = isinstance(self._encode, MeanVectors)
-        vector = self._encode.encode_query(query) if is_ours else self._encode([query])
+        if isinstance(self._encode, MeanVectors):
+            vector = self._encode.encode_query(query)
+        else:
+            vector = self._encode([query])
         scores, places = self.index.search(_to_float32(vector), min(k, len(self.ids)))
         known = places[0] >= 0  # an approximate index may return fewer than k
         return ScoredIds(
