@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import list_stores
-from glassrank.embeddings.manifest import load_store_manifest as store_load_store_manifest
+from glassrank.embeddings.manifest import list_stores, load_store_manifest
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
@@ -107,7 +106,7 @@ class Mirror:
         content = self._read(f"{place}/{STORE_FILE}")
         with folder.make_child(_INCOMING, exist_ok=True) as incoming:
             incoming.write(STORE_FILE, content)
-            manifest = store_load_store_manifest(incoming)
+            manifest = load_store_manifest(incoming)
         for part in manifest.parts:
             if part.segment not in others:
                 self._copy(folder, f"{place}/{part.name}", part.name, part.files)
@@ -173,7 +172,7 @@ def publish(path: Path, url: str) -> None:
     for store in list_stores(path):
         place = f"{root}/stores/{store.name}"
         with Folder.open(store) as folder:
-            parts = store_load_store_manifest(folder).parts
+            parts = load_store_manifest(folder).parts
         for part in parts:
             for name, file in part.files.items():
                 _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
