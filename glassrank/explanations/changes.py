@@ -178,8 +178,6 @@ def what_if_among(
             ]
         except LateError:
             break
-        if any(len(values) < len(some) for values in scores):  # some there was no time for
-            break
         before.update(zip(some, scores[0].tolist(), strict=True))
         after.update(zip(some, scores[-1].tolist(), strict=True))
         took = left - deadline.remaining()

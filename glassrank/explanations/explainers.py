@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.threads import single_thread
-from glassrank.deadline import NEVER, Deadline
+from glassrank.deadline import NEVER, Deadline, late_error
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
 from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.kernels import explain_kernels, has_kernels
@@ -259,7 +259,10 @@ def score_texts(
     scheduler = Scheduler()
     group.score_first(scheduler, NEVER, abort_at)
     group.score_further(scheduler, deadline, abort_at)
-    return group.scored_docs(reranker.usage.passages)
+    scored = group.scored_docs(reranker.usage.passages)
+    if len(scored.scores) < len(docs):  # the scheduler stops before a chunk that would be late
+        raise late_error("these texts")
+    return scored
 
 
 def get_passage(scored: ScoredDocs, place: int = 0) -> ReadPassage | None:

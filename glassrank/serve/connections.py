@@ -128,6 +128,11 @@ class Connections:
             self._next_request.popitem(last=False)
         return max(0.0, at - now)
 
+    def release_request(self, address: str) -> None:
+        """Gives back the turn of a client that has disconnected before it."""
+        if address in self._next_request:
+            self._next_request[address] -= 1 / self.limits.keyless_requests_per_second
+
     def _make_room(self, among: list["Connection"], newcomer: "Connection") -> None:
         candidates = [each for each in among if each is not newcomer]
         costs = {each: each.cost_to_close() for each in candidates}
@@ -178,6 +183,7 @@ class Connection(asyncio.Protocol):
         self._chunk_lines = 0
         self._unread_bytes, self._unread_since = 0, 0.0
         self._closing_since: float | None = None
+        self._lost = asyncio.Event()
 
     # Called by asyncio
 
@@ -201,6 +207,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
+        self._lost.set()
         self._connections.remove(self)
         self._all.discard(self)
         self._http.connection_lost(exc)
@@ -257,7 +264,8 @@ class Connection(asyncio.Protocol):
         if self._closing_since is not None:
             self._close_after_response()
         delay = min(_LONGEST_DELAY_SECONDS, _PIPELINE_DELAY_SECONDS * self._pipelined)
-        if self._connections.has_key and not has_key:
+        is_limited = self._connections.has_key and not has_key
+        if is_limited:
             now = self.loop.time()
             delay = max(delay, self._connections.reserve_request(self.address, now))
         if delay or self.unread():
@@ -265,14 +273,29 @@ class Connection(asyncio.Protocol):
             if self._pipelined > self._limits.pipelined_requests:
                 raise TooManyPipelined
             try:
-                await asyncio.sleep(delay)
-                while self.unread() and not self.transport.is_closing():
-                    await asyncio.sleep(_SWEEP_SECONDS)
-            except asyncio.CancelledError:  # the service ends, and does not serve it
-                raise Gone from None
+                await self._wait(delay)
+                while self.unread():
+                    await self._wait(_SWEEP_SECONDS)
+            except Gone:
+                if is_limited:
+                    self._connections.release_request(self.address)
+                raise
         if self.transport.is_closing():
+            await self._lost.wait()  # uvicorn logs an error for a client that is still there
             raise Gone
         self._enter(RequestStep.BODY if has_body else RequestStep.RESPONSE)
+
+    async def _wait(self, seconds: float) -> None:
+        """Raises `Gone` as soon as the client has disconnected: thousands of requests of closed
+        connections would otherwise stay in memory until their turn."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+        except asyncio.CancelledError:  # the service ends, and does not serve it
+            raise Gone from None
+        raise Gone
 
     def end_body(self) -> None:
         """Call this when the request is complete."""

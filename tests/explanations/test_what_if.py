@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, reranker, small_ranker
 
-from glassrank.deadline import Deadline
+from glassrank.deadline import Deadline, LateError
 from glassrank.errors import InputError
 from glassrank.explanations import Change, what_if
 from glassrank.explanations.changes import apply_change, what_if_among
@@ -128,3 +128,14 @@ def test_a_word_that_is_not_there_is_named(own: Reranker, word: str | int) -> No
 def test_a_document_that_is_not_there_is_named(own: Reranker) -> None:
     with pytest.raises(InputError, match="expected a number below 4"):
         what_if(own, QUERY, TEXTS, Change("query", "define"), doc=4)
+
+
+@pytest.mark.parametrize("after", range(1, 9))
+def test_a_late_change_is_an_error_at_whatever_moment_its_time_ends(
+    own: Reranker, after: int
+) -> None:
+    """The clock stands still until it has been read so many times."""
+    reads = iter(range(1000))
+    deadline = Deadline(lambda: 9.0 if next(reads) > after else 0.0, 1.0)
+    with pytest.raises(LateError, match="not enough time for this change"):
+        what_if(own, QUERY, TEXTS * 4, Change("query", "define", "nuclear"), deadline=deadline)

@@ -211,3 +211,19 @@ def test_many_at_once_are_all_answered(address: str) -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: raw(address, last), range(200)))
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+
+
+def test_requests_of_closed_connections_take_no_turns(options: Options) -> None:
+    """Without the key an address has five turns a second: a hundred closed connections would
+    delay the next one by twenty seconds, and stay in memory as long."""
+    limited = replace(
+        options, api_key="a key that is long enough", limits=Limits(keyless_requests_per_second=5)
+    )
+    with on_a_socket(limited) as address:
+        for _ in range(4):
+            with ExitStack() as stack:
+                for _ in range(25):
+                    stack.enter_context(connect(address, GET))
+        began = time.monotonic()
+        assert httpx.get(f"{address}/healthz", timeout=60).status_code == 200
+        assert time.monotonic() - began < SOON
