@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.cli.clusters import query_vectors
 from glassrank.corpus import read_qrels, read_queries, read_run
 from glassrank.errors import GlassrankError
 from glassrank.rerank import Reranker
+from glassrank.research.commands.clusters import query_vectors
 from glassrank.research.evaluate.clusters import (
     candidate_ks,
     elbow,

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from glassrank.backends.threads import num_threads
-from glassrank.cli.budget_report import draw
 from glassrank.corpus import read_docs, read_queries
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
@@ -31,6 +30,7 @@ from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import read_pretrained
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.rerank.run_candidates import find_candidates
+from glassrank.research.commands.budget_report import draw
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
 from glassrank.research.evaluate.measures import Measure
 from glassrank.research.evaluate.timed_models import (

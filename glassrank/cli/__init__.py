@@ -8,8 +8,8 @@ from importlib import import_module
 
 import typer
 
+from glassrank import console
 from glassrank.backends.compiled import on_compile
-from glassrank.cli import console
 from glassrank.errors import GlassrankError, disk_error
 
 COMMANDS = (
@@ -17,13 +17,16 @@ COMMANDS = (
     *("adapt", "experiment", "select", "average", "explain", "encode", "bench", "budget"),
     *("clusters", "serve", "push", "warmup"),
 )
-_FILES = {
-    **dict.fromkeys(("retrieve", "rerank"), "runs"),
-    "explain": "search",
-    "tune": "evaluate",
-    **dict.fromkeys(("prepare", "adapt", "select", "average", "push"), "train"),
+_MODULES = {
+    **dict.fromkeys(("retrieve", "rerank"), "cli.runs"),
+    "explain": "cli.search",
+    **dict.fromkeys(("evaluate", "tune"), "research.commands.evaluate"),
+    **dict.fromkeys(
+        ("prepare", "train", "adapt", "select", "average", "push"), "research.commands.train"
+    ),
+    **{name: f"research.commands.{name}" for name in ("experiment", "bench", "budget", "clusters")},
 }
-"""The modules of commands that have no module of their name."""
+"""Of commands that are not in a module of their name in `cli`."""
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -38,7 +41,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app.callback(invoke_without_command=True)(_options)
     names = list(names)
     for name in names:
-        home = import_module(f"glassrank.cli.{_FILES.get(name, name)}")
+        home = import_module("glassrank." + _MODULES.get(name, f"cli.{name}"))
         # An epilog may take long to import, so only a command's own help has one.
         epilog = home.epilog() if len(names) == 1 and hasattr(home, "epilog") else None
         app.command(name, epilog=epilog)(getattr(home, name))

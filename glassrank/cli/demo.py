@@ -23,7 +23,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from glassrank.cli import console
+from glassrank import console
 
 MODELS = ("fast", "default")
 """A cascade: the second re-ranks the best of the first."""
@@ -277,11 +277,11 @@ class DemoReports:
 
 def make_reports(index: Path, folder: Path, models: Sequence[str] = MODELS) -> None:
     """Make stores of all models and both reports with the public commands."""
-    from glassrank.cli.budget import budget
-    from glassrank.cli.clusters import clusters
     from glassrank.cli.encode import encode
     from glassrank.cli.runs import rerank, retrieve
     from glassrank.corpus import PYTHON_QUESTIONS
+    from glassrank.research.commands.budget import budget
+    from glassrank.research.commands.clusters import clusters
 
     queries, qrels = (str(PYTHON_QUESTIONS / name) for name in ("queries.tsv", "qrels.txt"))
     folder.mkdir(exist_ok=True)

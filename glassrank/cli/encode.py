@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from glassrank.cli import console, on_cluster
+from glassrank import console
+from glassrank.cli import on_cluster
 from glassrank.errors import GlassrankError, InputError
 from glassrank.storage.folders import is_plain_name
 

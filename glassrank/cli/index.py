@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassrank.cli import console, on_cluster
+from glassrank import console
+from glassrank.cli import on_cluster
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank import console
 
 if TYPE_CHECKING:
     from glassrank.cluster import ShardedIndex, ShardedPipeline

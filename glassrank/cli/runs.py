@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glassrank.cli import console, on_cluster
+from glassrank import console
+from glassrank.cli import on_cluster
 from glassrank.errors import InputError
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from glassrank.cli import console
+from glassrank import console
 from glassrank.errors import InputError, sanitize
 
 if TYPE_CHECKING:

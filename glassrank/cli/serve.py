@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from glassrank.cli import console, on_cluster
+from glassrank import console
+from glassrank.cli import on_cluster
 from glassrank.errors import GlassrankError
 
 

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import glassrank
+from glassrank import console
 from glassrank.backends.compiled import use_compiled_code
-from glassrank.cli import console
 from glassrank.index import Index
 from glassrank.types import Doc
 

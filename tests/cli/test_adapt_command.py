@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from command_line import Call
 
-from glassrank.cli.train import _print_table
 from glassrank.corpus import read_qrels, read_run
+from glassrank.research.commands.train import _print_table
 from glassrank.research.evaluate import Evaluation, compare_all, evaluate
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassrank.cli.budget_report import _figure
+from glassrank.research.commands.budget_report import _figure
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
 from glassrank.research.evaluate.measures import Measure
 from glassrank.research.evaluate.timed_models import BudgetReport, Line

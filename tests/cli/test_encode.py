@@ -8,7 +8,7 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.cli import console
+from glassrank import console
 from glassrank.embeddings import Progress, Store
 from glassrank.index import Index
 from glassrank.models import EmbeddingTable

@@ -9,9 +9,9 @@ import torch
 from typer.testing import CliRunner
 
 from glassrank.cli import make_app
-from glassrank.cli.experiment import as_markdown
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model
+from glassrank.research.commands.experiment import as_markdown
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.experiment import experiment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from glassrank.cli import console
+from glassrank import console
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def bench(
 def _find_cases() -> None:
     """Import the benchmarks from the wheel, or from a checkout."""
     if find_spec("glassrank_bench") is None:
-        sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+        sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 
 def _table(results: "list[Result]") -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from glassrank.cli import console
+from glassrank import console
 from glassrank.errors import InputError, wrap_os_errors
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from glassrank.cli import console
+from glassrank import console
 
 if TYPE_CHECKING:
     from glassrank.research.evaluate import Comparison, Evaluation

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from glassrank.cli import console
-from glassrank.cli.console import JsonFile, check_writable, is_printed, write_json
+from glassrank import console
+from glassrank.console import JsonFile, check_writable, is_printed, write_json
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +68,14 @@ def budget(
     stage. Depths are chosen on dev queries if there are any.
     """
     from glassrank.backends.threads import num_threads
-    from glassrank.cli.budget_report import check_plot, draw, plan_table, summary, tables
     from glassrank.index import Index
+    from glassrank.research.commands.budget_report import (
+        check_plot,
+        draw,
+        plan_table,
+        summary,
+        tables,
+    )
     from glassrank.research.evaluate import Measure
     from glassrank.research.evaluate import timed_models as timed
 

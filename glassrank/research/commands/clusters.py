@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from glassrank.cli import console
-from glassrank.cli.console import JsonFile, check_writable, is_printed, write_json
+from glassrank import console
+from glassrank.console import JsonFile, check_writable, is_printed, write_json
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:

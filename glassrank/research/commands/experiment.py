@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank import console
 from glassrank.storage.files import atomic_write
 
 if TYPE_CHECKING:

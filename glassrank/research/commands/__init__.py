@@ -1,0 +1,1 @@
+"""The commands of training and evaluation; `cli/` lists them."""
