@@ -1,15 +1,20 @@
 """Files of a published model's folder, as transformers and sentence-transformers write them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from glassrank.errors import InputError
 from glassrank.storage.checksummed_json import parse_json
-from glassrank.storage.folders import Folder
+from glassrank.storage.folders import Folder, is_plain_name
 
 Pooling = Literal["mean", "cls"]
 """The mean of all subwords, or the first one."""
 TEXT_BYTES = 1 << 26
+_MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
+_RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}
+_VOCABULARIES = ("tokenizer.json", "vocab.json")
+"""Large files that name no code."""
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -57,3 +62,45 @@ def read_pooling(path: Path) -> Pooling | None:
     if named or on:
         raise InputError(f"{path} pools by {str(named or on)[:80]}; known are mean and cls")
     return None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a sentence transformer's folder that would run code or read another folder, before
+    any package reads it: sentence-transformers itself refuses this only since version 6."""
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder} has no config.json; expected a sentence-transformer's folder")
+    if (folder / "adapter_config.json").exists():
+        raise InputError(f"{folder} is an adapter to another model; merge the two first")
+    modules = read_json(folder / "modules.json", list, optional=True)
+    places = [folder, *(_module_folder(folder, module) for module in modules)]
+    for path in sorted({path for place in places for path in place.glob("*.json")}):
+        stored = {} if path.name in _VOCABULARIES else read_json(path, object)
+        if found := _RUNS_CODE.intersection(_iter_keys(stored)):
+            raise InputError(f"{path} asks to run code ({min(found)}), which is not allowed")
+
+
+def _module_folder(folder: Path, module: object) -> Path:
+    fields = module if isinstance(module, dict) else {}
+    kind, path = fields.get("type"), fields.get("path")
+    package, _, name = str(kind).rpartition(".")
+    ours = package == "sentence_transformers" or package.startswith("sentence_transformers.")
+    if not ours or name not in _MODULES:
+        raise InputError(
+            f"{folder / 'modules.json'} names the class {kind!r}; "
+            f"known are sentence-transformers' own {', '.join(_MODULES)}"
+        )
+    if not isinstance(path, str) or (path and not is_plain_name(path)):  # "": the folder itself
+        raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
+    return folder / path
+
+
+def _iter_keys(value: Any) -> Iterator[str]:
+    """All keys, at any depth."""
+    below = [value]
+    while below:
+        value = below.pop()
+        if isinstance(value, dict):
+            yield from value
+            below += value.values()
+        elif isinstance(value, list):
+            below += value

@@ -12,9 +12,8 @@ from glassrank.models.bi_encoders import SingleVector
 from glassrank.models.families import MODELS
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.pretrained import Pretrained, read_pretrained
-from glassrank.models.published_files import read_json, read_pooling
+from glassrank.models.published_files import check_folder, read_json, read_pooling
 from glassrank.models.torch_models import start_with
-from glassrank.text.vector_training import check_folder
 
 _QUERY_LENGTH = 64
 """Of a cross-encoder, whose positions query and document share."""

@@ -26,12 +26,12 @@ from glassrank.models import MODELS, EmbeddingTable
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.published_files import check_folder
 from glassrank.rerank import Reranker
 from glassrank.research.train.config_files import make_example, read_config
+from glassrank.research.train.vector_files import read_subwords, read_vectors
 from glassrank.settings import from_plain
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
-from glassrank.text.vector_files import read_subwords, read_vectors
-from glassrank.text.vector_training import check_folder
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cat", "mat", "naïve"]

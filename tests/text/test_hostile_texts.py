@@ -13,9 +13,9 @@ import pytest
 from reliability import Recorder
 
 from glassrank.errors import InputError
+from glassrank.research.train.vector_files import read_subwords, read_vectors
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.encoder import MAX_TEXT_CHARS, WordEncoder
-from glassrank.text.vector_files import read_subwords, read_vectors
 from glassrank.text.word_breaks import _MAX_CACHED_CHARS, _cache, _words_of, split_unicode_words
 
 VOCABULARY = Vocabulary(["cat", "mat"])

@@ -120,7 +120,7 @@ class SubwordTable(EmbeddingTable):
         """Ids, after those there are, for words that the vocabulary lacks: the means of their
         n-grams as training left them. Nothing that is saved, or that a fingerprint is made of,
         changes; only one thread at a time may call it, while others look words up."""
-        from glassrank.text.word_vectors import ngram_hashes
+        from glassrank.research.papers.word_vectors import ngram_hashes
 
         buckets, shortest, longest = self.ngrams.tolist()
         begin = len(self.embedding.weight) - buckets

@@ -24,7 +24,7 @@ from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text.encoder import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
-    from glassrank.text.word_vectors import SubwordVectors
+    from glassrank.research.papers.word_vectors import SubwordVectors
 
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
@@ -165,7 +165,7 @@ def _compute_idf(
 def _make_vectors(
     config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
 ) -> tuple[NDArray[np.float32], SubwordRows | None]:
-    from glassrank.text import vector_files, vector_training
+    from glassrank.research.train import vector_files, vector_training
 
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:

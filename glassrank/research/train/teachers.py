@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from glassrank.backends.gpu import get_device
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.training_texts import TextSplit
+from glassrank.research.train.vector_training import load_sentence_transformer
 from glassrank.storage.ragged_arrays import Ragged
-from glassrank.text.vector_training import load_sentence_transformer
 
 
 class Teacher(Protocol):

@@ -19,6 +19,7 @@ from glassrank.rerank.reranker import Reranker
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
 from glassrank.research.papers.subword_table import SubwordTable
+from glassrank.research.papers.word_vectors import SubwordVectors
 from glassrank.research.train.config import TrainConfig, VectorsConfig
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepare import make_subword_arrays, prepare
@@ -28,7 +29,6 @@ from glassrank.research.train.training_texts import TextSplit, TrainingTexts
 from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import UNKNOWN, SubwordVocabulary
-from glassrank.text.word_vectors import SubwordVectors
 
 SIZE, BUCKETS = 5, 7
 letters = st.text("abcü", min_size=1, max_size=6)

@@ -14,8 +14,8 @@ from glassrank.models import MODELS
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.prepare import _make_vectors
+from glassrank.research.train.vector_training import train_word2vec
 from glassrank.text.encoder import Vocabulary
-from glassrank.text.vector_training import train_word2vec
 
 ROOT = Path(__file__).parents[3]
 PAPERS = (ROOT / "docs" / "papers.md").read_text("utf-8")

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.research.papers.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 from glassrank.storage.files import max_content_bytes, open_bytes, read_lines
 from glassrank.text.encoder import UNKNOWN, Vocabulary
-from glassrank.text.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 
 FASTTEXT_BEGINS = struct.pack("<i", 793712314)
 MAX_VALUES = 1 << 14

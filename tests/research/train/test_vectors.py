@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text import Vocabulary
-from glassrank.text.vector_files import read_subwords, read_vectors
-from glassrank.text.vector_training import (
+from glassrank.research.papers.word_vectors import SubwordVectors, ngram_hashes
+from glassrank.research.train.vector_files import read_subwords, read_vectors
+from glassrank.research.train.vector_training import (
     from_sentence_transformer,
     principal_components,
     random_vectors,
     train_fasttext,
     train_word2vec,
 )
-from glassrank.text.word_vectors import SubwordVectors, ngram_hashes
+from glassrank.text import Vocabulary
 
 VOCABULARY = Vocabulary(["cat", "mat", "naïve", "nowhere"])
 VECTORS = {

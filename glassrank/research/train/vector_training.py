@@ -3,13 +3,8 @@
 T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, "Distributed Representations of Words and
 Phrases and their Compositionality", NIPS 2013: negative sampling. A sentence encoder was trained on
 far more text: each word is encoded by itself, and reduced to its principal components.
-
-No code of a sentence-transformers folder is run. A folder names its classes, and may contain Python
-files and pickles, which the package refuses since version 6. Here the folder is checked before the
-package reads it, whatever its version, and anything that is not known to be harmless is refused.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.storage.files import read_file
-from glassrank.storage.folders import is_plain_name
+from glassrank.models.published_files import check_folder
+from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors, import_extra
+from glassrank.research.train.vector_files import from_gensim
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
-from glassrank.text.vector_files import from_gensim
-from glassrank.text.word_vectors import SubwordVectors, WordVectors, import_extra
 
-_MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
-_RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}
-_MAX_JSON_BYTES = 1 << 20
-_VOCABULARIES = ("tokenizer.json", "vocab.json")
-"""Large files that name no code."""
 Encode = Callable[[list[str]], NDArray[Any]]
 """Texts to vectors (N, F)."""
 _GENSIM_MAX_WORDS = 10_000
@@ -218,56 +207,3 @@ def load_sentence_transformer(folder: str | Path) -> Any:
             f"{folder} could not be loaded as a sentence-transformer: {type(error).__name__}: "
             f"{' '.join(str(error).split())}"
         ) from None
-
-
-def check_folder(folder: Path) -> None:
-    """Refuses a folder that would run code or read another folder."""
-    if not (folder / "config.json").is_file():
-        raise InputError(f"{folder} has no config.json; expected a sentence-transformer's folder")
-    if (folder / "adapter_config.json").exists():
-        raise InputError(f"{folder} is an adapter to another model; merge the two first")
-    places = [folder]
-    if (folder / "modules.json").exists():
-        modules = _json(folder / "modules.json")
-        if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-            raise InputError(f"{folder / 'modules.json'} is not a list of modules")
-        places += [_module_folder(folder, module) for module in modules]
-    for path in sorted({path for place in places for path in place.glob("*.json")}):
-        if path.name in _VOCABULARIES:
-            continue
-        for name in _names(_json(path)):
-            if name in _RUNS_CODE:
-                raise InputError(f"{path} asks to run code ({name}), which is not allowed")
-
-
-def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
-    kind, path = module.get("type"), module.get("path")
-    package, _, name = str(kind).rpartition(".")
-    ours = package == "sentence_transformers" or package.startswith("sentence_transformers.")
-    if not ours or name not in _MODULES:
-        raise InputError(
-            f"{folder / 'modules.json'} names the class {kind!r}; "
-            f"known are sentence-transformers' own {', '.join(_MODULES)}"
-        )
-    if not isinstance(path, str) or (path and not is_plain_name(path)):  # "": the folder itself
-        raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
-    return folder / path
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(read_file(path, _MAX_JSON_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from None
-
-
-def _names(value: Any) -> Iterator[str]:
-    """All keys, at any depth."""
-    below = [value]
-    while below:
-        value = below.pop()
-        if isinstance(value, dict):
-            yield from value
-            below += value.values()
-        elif isinstance(value, list):
-            below += value

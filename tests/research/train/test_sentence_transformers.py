@@ -10,8 +10,9 @@ import pytest
 from reliability import Recorder
 
 from glassrank.errors import InputError
+from glassrank.models.published_files import check_folder
 from glassrank.research.train.teachers import load_teacher
-from glassrank.text.vector_training import check_folder, load_sentence_transformer
+from glassrank.research.train.vector_training import load_sentence_transformer
 
 EVIL = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass Boom: pass\n"
 PLAIN = {"type": "sentence_transformers.models.Transformer", "path": ""}
