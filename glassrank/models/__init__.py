@@ -9,34 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassrank.models.families import MODELS, find_family, name_of, suggest_name
-    from glassrank.models.model import (
-        Model,
-        ModelInfo,
-        Output,
-        SubwordText,
-        TokenBatch,
-        TokenEmbeddings,
-    )
-    from glassrank.models.torch_models import EmbeddingTable, Ranker, SubwordRanker, WordRanker
-
-__all__ = [
-    "MODELS",
-    "EmbeddingTable",
-    "Model",
-    "ModelInfo",
-    "Output",
-    "Ranker",
-    "SubwordRanker",
-    "SubwordText",
-    "TokenBatch",
-    "TokenEmbeddings",
-    "WordRanker",
-    "find_family",
-    "is_outside",
-    "name_of",
-    "suggest_name",
-]
+    from glassrank.models.families import MODELS as MODELS
+    from glassrank.models.families import find_family as find_family
+    from glassrank.models.families import name_of as name_of
+    from glassrank.models.families import suggest_name as suggest_name
+    from glassrank.models.model import Model as Model
+    from glassrank.models.model import ModelInfo as ModelInfo
+    from glassrank.models.model import Output as Output
+    from glassrank.models.model import SubwordText as SubwordText
+    from glassrank.models.model import TokenBatch as TokenBatch
+    from glassrank.models.model import TokenEmbeddings as TokenEmbeddings
+    from glassrank.models.torch_models import EmbeddingTable as EmbeddingTable
+    from glassrank.models.torch_models import Ranker as Ranker
+    from glassrank.models.torch_models import SubwordRanker as SubwordRanker
+    from glassrank.models.torch_models import WordRanker as WordRanker
 
 _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
