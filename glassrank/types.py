@@ -81,13 +81,17 @@ class Hit(HitFields):
 
     def with_reader(
         self,
-        read: Callable[..., Doc],
+        read: Callable[..., Doc] | None,
         show: Callable[[str, tuple[int, int] | None], str] | None = None,
     ) -> "Hit":
         """Sets how the document is read, and returns the hit. `read(n)` may read n characters only;
         `show(text, passage)` makes the snippet."""
         self._read, self._show = read, show
         return self
+
+    def at_rank(self, rank: int) -> "Hit":
+        """The same hit in another place."""
+        return Hit(rank, *self[1:]).with_reader(self._read, self._show)
 
     def read_prefix(self, characters: int) -> Doc | None:
         """The document, with at least the first `characters` of its text."""

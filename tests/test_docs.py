@@ -29,7 +29,8 @@ BLOCKS = [
 RUN = (
     *("README.md", "docs/index.md", "docs/quickstart.md", "docs/guides/search.md"),
     *("docs/guides/rerank.md", "docs/guides/serve.md", "docs/guides/explain.md"),
-    *("docs/guides/budgets.md", "docs/guides/train.md", "docs/reference/stores.md"),
+    *("docs/guides/budgets.md", "docs/guides/train.md", "docs/guides/learn.md"),
+    *("docs/reference/stores.md",),
     *("docs/reference/first-stage.md",),
 )
 """Pages that are run from beginning to end."""

@@ -64,6 +64,17 @@ def serve(
     curves: Annotated[
         Path | None, typer.Option(help="Output of `glassrank budget --json`, for the page.")
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Log queries, shown ids and clicks here, for `glassrank learn`."),
+    ] = None,
+    interleave: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Compare this model online with the default one."),
+    ] = None,
+    interleave_share: Annotated[
+        float, typer.Option(help="The share of searches that compare.")
+    ] = 0.2,
     traces: Annotated[
         bool,
         typer.Option("--traces", help="Send spans to an OpenTelemetry collector."),
@@ -86,9 +97,12 @@ def serve(
     from glassrank.serve.options import read_api_key
 
     parse_method(method or "bm25")
+    names = model or ["default", "fast"]
+    if interleave is not None and interleave not in names:
+        names = [*names, interleave]
     options = Options(
         index=index,
-        models=() if model == ["none"] else _models(model or ["default", "fast"], ray),
+        models=() if names == ["none"] else _models(names, ray),
         cascade=cascade,
         plan=plan,
         device=device,
@@ -109,6 +123,9 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         clusters=clusters,
         curves=curves,
+        log=log,
+        interleave=None if interleave is None else _models([interleave], ray)[0][0],
+        interleave_share=interleave_share,
         traces=traces,
         limits=change_limits(Limits(), limit or ()),
     )

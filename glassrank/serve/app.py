@@ -3,6 +3,7 @@ static files of the page, and `/docs`, an API reference that loads nothing from 
 """
 
 import json
+from asyncio import to_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -29,6 +30,7 @@ from glassrank.serve.reranking import TextsReranker
 from glassrank.serve.schemas import (
     DocId,
     ExplainRequest,
+    FeedbackRequest,
     RerankRequest,
     SearchRequest,
     describe_search_parameters,
@@ -94,6 +96,7 @@ def _describe_endpoints(app: FastAPI, service: Service) -> dict[str, Endpoint]:
     known = {
         "/search": Endpoint(queue=service.searches, body=small),
         "/explain": Endpoint(queue=service.texts, body=small),
+        "/feedback": Endpoint(body=small),
         "/doc": Endpoint(queue=service.texts),
         **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Endpoint(queue=service.texts, body=large)),
         **dict.fromkeys(PUBLIC, Endpoint(is_public=True)),
@@ -176,6 +179,15 @@ def _add_state_endpoints(app: FastAPI, service: Service) -> None:
 
         return json_response(await service.run(request, service.texts, read, budget_ms))
 
+    if service.takes_feedback:
+
+        @app.post("/feedback")
+        async def feedback(params: FeedbackRequest) -> Response:
+            """Notes a click on a hit, or a rating."""
+            check_document(service.loaded, params.doc_id, service.limits)
+            await to_thread(service.record_feedback, **params.model_dump())
+            return json_response(b'{"status": "ok"}')
+
     @app.get("/info")
     async def info() -> Response:
         """Models, methods, limits, and the state of the index."""
@@ -227,6 +239,7 @@ def describe_service(service: Service) -> dict[str, Any]:
         "subject": options.subject,
         "encoding": options.reports_pending and loaded.encodes_on_the_fly(),
         "reports": [name for name, _ in _report_files(options)],
+        "interleaving": None if service.interleaving is None else service.interleaving.state(),
     }
 
 

@@ -66,6 +66,8 @@ class Limits:
     response_seconds: float = _limit(60.0, "time from the headers to the end of the response")
     unread_seconds: float = _limit(10.0, "time in which a client reads nothing of a response")
     log_lines_per_minute: int = _count(100, "lines in the log")
+    query_log_bytes: int = _count(64 << 20, "file of the query log; eight files are kept")
+    open_interleavings: int = _count(10_000, "interleaved searches that wait for a click")
 
 
 def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:

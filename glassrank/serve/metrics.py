@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,20 @@ class Metrics:
             "index_generation", "Of the loaded index; the oldest of all workers.", "livemin"
         )
         self.documents = gauge("index_documents", "In the loaded index.", "livemin")
+        self.interleaving_wins = gauge(
+            "interleaving_wins", "Searches whose first click was on this model's.", "max", "model"
+        )
+        self.interleaving_share = gauge(
+            "interleaving_share", "Of wins: the second model's, and its interval.", "max", "end"
+        )
         self.behind = gauge("index_behind", "1 if a newer index cannot be loaded yet.", "livemax")
+
+    def show_interleaving(self, state: Mapping[str, Any]) -> None:
+        """As `Interleaving.state` has it."""
+        for model, wins in zip(state["models"], state["wins"], strict=True):
+            self.interleaving_wins.labels(model).set(wins)
+        for end, value in zip(("low", "high"), state["interval"], strict=True):
+            self.interleaving_share.labels(end).set(value)
 
     def text(self) -> bytes:
         """In Prometheus' format."""

@@ -57,6 +57,12 @@ class Options:
     allowed_hosts: tuple[str, ...] = ()
     clusters: Path | None = None
     curves: Path | None = None
+    log: Path | None = None
+    """The query log; None: nothing is logged."""
+    interleave: str | None = None
+    """The model, one of `models`, that is compared online with the default one."""
+    interleave_share: float = 0.2
+    """Of the searches that name no model."""
     traces: bool = False
     """Whether queries become OpenTelemetry spans."""
     reports_pending: bool = False
@@ -95,6 +101,20 @@ class Options:
             raise InputError("--cascade needs several models; give --model for each of them")
         if self.plan is not None and not self.cascade:
             raise InputError("--plan needs --cascade: it says how deep each model goes")
+        if self.interleave is not None:
+            if self.workers > 1 or self.ray is not None:
+                raise InputError(
+                    "--interleave counts in one process; leave out --workers and --ray"
+                )
+            if self.interleave not in list(self.pipelines)[1:]:
+                raise InputError(
+                    f"--interleave {self.interleave}: expected a model other than the default one, "
+                    "which is the first --model"
+                )
+            if not 0 < self.interleave_share <= 1:
+                raise InputError(
+                    f"--interleave-share must be above 0 and at most 1, not {self.interleave_share}"
+                )
         for name in ("budget_ms", "texts_budget_ms", "work_ms"):
             if not 0 < getattr(self, name) <= self.limits.budget_ms:
                 raise InputError(

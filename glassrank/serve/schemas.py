@@ -222,6 +222,18 @@ class ExplainRequest(BaseModel):
         check_texts(self.texts, limits, "text")
 
 
+class FeedbackRequest(BaseModel):
+    """What a user did with a hit."""
+
+    model_config = _STRICT
+
+    query_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    """The search's, from its response."""
+    doc_id: DocId
+    action: Literal["click", "up", "down"]
+    """It was opened, or rated with a thumb."""
+
+
 class RerankRequest(BaseModel):
     """The format of Cohere and Jina. Fields that only their own models use are ignored."""
 

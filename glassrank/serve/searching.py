@@ -3,7 +3,8 @@ why a document has its score; two documents, or two models, side by side; what a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,8 +26,10 @@ from glassrank.index import Index
 from glassrank.index.snippets import MAX_CHARS_READ, SNIPPET_CHARS, SnippetMaker
 from glassrank.rerank import Pipeline
 from glassrank.serve.error_responses import CODES, HttpError, bad_request
+from glassrank.serve.interleaving import Interleaving
 from glassrank.serve.limits import Limits
 from glassrank.serve.loaded import LoadedIndex
+from glassrank.serve.query_log import MOST_SHOWN
 from glassrank.serve.schemas import ExplainRequest, SearchRequest, check_method
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import span
@@ -115,14 +118,29 @@ class Searcher:
         model, pipeline = loaded.choose(params.model)
         always = max(1, _ALWAYS_SHOWN // len(params.queries))
         writer = HitWriter(loaded.index, query, room, self._service.limits, params.snippets, always)
-        rankings = pipeline.stream(
-            query,
-            params.k,
-            deadline=self._scheduler.ranking_deadline(deadline, params.snippets * params.k),
-            method=params.method,
-            first=line is not None,
-            where=params.where,
-        )
+        query_id = secrets.token_hex(8)
+        interleaving = self._service.interleaving
+        if interleaving is not None and (params.model is not None or not interleaving.draw()):
+            interleaving = None
+
+        def rank(pipeline: Pipeline, deadline: Deadline, first: bool) -> Iterator[Ranking]:
+            deadline = self._scheduler.ranking_deadline(deadline, params.snippets * params.k)
+            return pipeline.stream(
+                query,
+                params.k,
+                deadline=deadline,
+                method=params.method,
+                first=first,
+                where=params.where,
+            )
+
+        if interleaving is None:
+            rankings = rank(pipeline, deadline, line is not None)
+        else:
+            *before, one = rank(pipeline, deadline.share(0.5), line is not None)
+            *_, other = rank(loaded.choose(interleaving.models[1])[1], deadline, False)
+            both = interleave_rankings(interleaving, query_id, one, other, params.k)
+            rankings = iter([*before, both])
         result: dict[str, Any] = {}
         for ranking in rankings:
             ranked = now()
@@ -146,15 +164,35 @@ class Searcher:
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
             }
+            if self._service.takes_feedback:
+                result |= {"query_id": query_id, "interleaved": interleaving is not None}
             if left_out := loaded.index.dropped_terms(query):
                 result["left_out"] = left_out  # terms that too many documents have
             if line:
                 final = len(ranking.depths) == len(pipeline.stages)
                 line("final" if final else "first_stage", result)
+        if (log := self._service.query_log) is not None:
+            shown = [hit["doc_id"] for hit in result["hits"][:MOST_SHOWN]]
+            log.write("search", query_id, query=query, model=model, shown=shown)
         if pipeline.stages:
             self._service.metrics.depth.labels(model).observe(result["depth"])
             self._service.metrics.granted.labels(model).observe(result["granted_ms"] / 1e3)
         return result
+
+
+def interleave_rankings(
+    interleaving: Interleaving, query_id: str, first: Ranking, second: Ranking, k: int
+) -> Ranking:
+    """The first ranking, with the hits and the time of both."""
+    by_id = {hit.doc_id: hit for hit in (*second, *first)}
+    ids = interleaving.draft(
+        query_id, [hit.doc_id for hit in first], [hit.doc_id for hit in second], k
+    )
+    return replace(
+        first,
+        hits=tuple(by_id[doc_id].at_rank(rank) for rank, doc_id in enumerate(ids, 1)),
+        timing={**first.timing, "interleaving": second.timing["total"]},
+    )
 
 
 class ByteBudget:

@@ -24,9 +24,11 @@ from glassrank.deadline import Clock, Deadline, now
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.serve.admission import AdmissionController, QueuedRequest
 from glassrank.serve.error_responses import HttpError
+from glassrank.serve.interleaving import Interleaving
 from glassrank.serve.loaded import IndexReloader, LoadedIndex
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.options import Options
+from glassrank.serve.query_log import QueryLog
 
 Result = TypeVar("Result")
 
@@ -128,6 +130,16 @@ class Service:
         # Re-ranking texts and explaining take long: searches must not wait for them.
         self.texts = self._queue("texts", 1)
         self.scheduler = Scheduler()
+        self.query_log = None if options.log is None else QueryLog(options.log, self.limits)
+        self.interleaving = (
+            None
+            if options.interleave is None
+            else Interleaving(
+                (next(iter(options.pipelines)), options.interleave),
+                options.interleave_share,
+                self.limits.open_interleavings,
+            )
+        )
         self.closing = False
         self._publish()
 
@@ -136,6 +148,19 @@ class Service:
         queue.on_shed = lambda reason: self.metrics.shed.labels(name, reason).inc()
         queue.on_wait = self.metrics.queue.labels(name).set
         return queue
+
+    @property
+    def takes_feedback(self) -> bool:
+        """Whether anything is done with clicks."""
+        return self.query_log is not None or self.interleaving is not None
+
+    def record_feedback(self, query_id: str, doc_id: str, action: str) -> None:
+        """Logs a click or a rating, and counts it for the model whose document it is."""
+        if self.query_log is not None:
+            self.query_log.write(action, query_id, doc_id=doc_id)
+        if self.interleaving is not None and action != "down":
+            self.interleaving.click(query_id, doc_id)
+            self.metrics.show_interleaving(self.interleaving.state())
 
     @property
     def loaded(self) -> LoadedIndex:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,8 +21,10 @@ from small_service import on_a_socket
 from glassrank.errors import InputError
 from glassrank.serve import Limits, Options
 from glassrank.serve.connections import Connections
+from glassrank.serve.interleaving import Interleaving
 from glassrank.serve.limits import change_limits, describe_limits
 from glassrank.serve.log import LogLimit
+from glassrank.serve.query_log import KEPT, QueryLog
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attackers import KEY, ask
@@ -280,6 +283,22 @@ def drive_log_lines_per_minute(driver: Driver) -> None:
     assert sum(map(limit.filter, records)) == 3
     seconds[0] = 60.0
     assert limit.filter(records[0]) and "7 lines before it were dropped" in records[0].msg
+
+
+def drive_query_log_bytes(driver: Driver) -> None:
+    with TemporaryDirectory() as folder:
+        log = QueryLog(Path(folder, "log.jsonl"), Limits(query_log_bytes=1_000))
+        for number in range(200):
+            log.write("search", f"{number:016x}", query="cat", shown=["d1"])
+        sizes = [path.stat().st_size for path in Path(folder).iterdir()]
+        assert len(sizes) == KEPT and max(sizes) <= 1_000
+
+
+def drive_open_interleavings(driver: Driver) -> None:
+    interleaving = Interleaving(("a", "b"), 1.0, 10)
+    for number in range(100):
+        interleaving.draft(str(number), ["x", "y"], ["y", "x"], 2)
+    assert len(interleaving._open) == 10
 
 
 SHARED = Limits(

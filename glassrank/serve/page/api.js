@@ -59,6 +59,11 @@ export async function search(form, signal) {
   }
 }
 
+// Nobody waits for it: a click that is not noted must not keep the reader from anything.
+export function sendFeedback(form) {
+  ask("feedback", form).catch(() => {});
+}
+
 // Explanations stay the same as long as the index does: going back shows the same one at once.
 const kept = new Map();
 

@@ -1,6 +1,6 @@
 // Quality against time, as `glassrank budget` has measured it: what each millisecond buys.
 
-import { getReport } from "./api.js";
+import { getInfo, getReport } from "./api.js";
 import { Chart, lineLook, marker } from "./chart.js";
 import { make, replace, svg } from "./dom.js";
 import { budget as budgetText, count, milliseconds, number, signed } from "./printing.js";
@@ -18,6 +18,7 @@ export class BudgetView {
     this._report = null;
     this._drawn = "";
     this._place = make("div", { class: "place" });
+    this._online = make("div", { class: "online", "aria-live": "polite" });
     this._about = make(
       "p",
       { class: "lead" },
@@ -28,6 +29,7 @@ export class BudgetView {
       { class: "budget-view" },
       make("h1", { tabindex: "-1" }, "Quality against time"),
       this._about,
+      this._online,
       this._place,
     );
   }
@@ -37,6 +39,7 @@ export class BudgetView {
   }
 
   async update() {
+    if (this._context.info.interleaving) this._compareOnline();
     if (!this._context.info.reports.includes("budget")) {
       replace(this._place, make("p", { class: "message" }, MISSING));
       return;
@@ -54,6 +57,23 @@ export class BudgetView {
     const measure = measures.includes(now.measure) ? now.measure : measures[0];
     if (this._drawn !== measure) this._draw(measure, measures);
     this._show(now.ms ?? this._middle());
+  }
+
+  // Two models by their users' clicks, as of now.
+  async _compareOnline() {
+    const state = (await getInfo()).interleaving;
+    const [first, second] = state.models;
+    const [low, high] = state.interval.map((end) => `${(100 * end).toFixed(1)}%`);
+    const rows = state.models.map((model, place) => [model, count(state.wins[place])]);
+    const verdict = state.decided
+      ? `Decided: ${state.decided} wins.`
+      : `Not decided yet: ${second} wins ${low} to ${high} of the searches that tell it from ` +
+        `${first}, and 50% is among these.`;
+    replace(
+      this._online,
+      table(`Compared online in ${count(state.searches)} searches`, ["model", "wins"], rows),
+      make("p", {}, verdict, " The interval holds however often one looks."),
+    );
   }
 
   _draw(measure, measures) {

@@ -7,9 +7,10 @@ const GLIDE_MS = 260;
 
 export class ResultList {
   // `onOpen(docId)` explains or closes a result; `onChoose(docId)` takes it for a comparison.
-  constructor({ onOpen, onChoose }) {
+  // `onFeedback(docId, action)` notes a click or a rating.
+  constructor({ onOpen, onChoose, onFeedback }) {
     this._rows = new Map(); // document id -> Row
-    this._handlers = { onOpen, onChoose };
+    this._handlers = { onOpen, onChoose, onFeedback };
     this.root = make("ol", { class: "results", "aria-label": "Results" });
   }
 

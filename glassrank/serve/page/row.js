@@ -6,6 +6,11 @@ import { characters, count, number, steps } from "./printing.js";
 
 export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
+const THUMBS = [
+  ["up", "\u{1F44D}\uFE0E", "Relevant"],
+  ["down", "\u{1F44E}\uFE0E", "Not relevant"],
+];
+
 // A bar of five steps and no percentage, which would say more than is known: see "Probabilities" in
 // docs/reference/explanations.md, which says what each step is worth.
 function relevanceBar(probability) {
@@ -16,16 +21,33 @@ function relevanceBar(probability) {
 }
 
 export class Row {
-  constructor({ onOpen, onChoose }) {
+  constructor({ onOpen, onChoose, onFeedback }) {
     this.docId = "";
     this._ranks = make("div", { class: "ranks" });
     this._link = make("a", { class: "title" });
     this._link.addEventListener("click", (event) => {
+      onFeedback(this.docId, "click");
       if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a tab of its own
       event.preventDefault();
       onOpen(this.docId);
     });
     this._source = make("p", { class: "source" });
+    this._source.addEventListener("click", (event) => {
+      if (event.target.closest("a")) onFeedback(this.docId, "click");
+    });
+    this._thumbs = make("div", { class: "thumbs", role: "group", "aria-label": "Rate" });
+    for (const [action, sign, label] of THUMBS) {
+      const button = make(
+        "button",
+        { type: "button", class: "quiet", "aria-label": label, "aria-pressed": "false" },
+        sign,
+      );
+      button.addEventListener("click", () => {
+        for (const one of this._thumbs.children) one.setAttribute("aria-pressed", one === button);
+        onFeedback(this.docId, action);
+      });
+      this._thumbs.append(button);
+    }
     this._snippet = make("p", { class: "snippet", dir: "auto" });
     this._score = make("p", { class: "hit-score" });
     this._why = make(
@@ -43,7 +65,7 @@ export class Row {
       { class: "hit" },
       this._ranks,
       make("div", { class: "hit-body" }, make("h3", {}, this._link), this._source, this._snippet),
-      make("div", { class: "hit-side" }, this._score, this._why, pick),
+      make("div", { class: "hit-side" }, this._score, this._thumbs, this._why, pick),
       this.panel,
     );
   }
@@ -69,6 +91,9 @@ export class Row {
       rankedBy(hit, response),
     );
     this._score.title = kind;
+    this._score.hidden = Boolean(response.interleaved); // scores of two models do not compare
+    this._thumbs.hidden = !response.query_id;
+    for (const one of this._thumbs.children) one.setAttribute("aria-pressed", "false");
     this._why.setAttribute("aria-label", `Explain ${title}`);
     this._pick.setAttribute("aria-label", `Compare ${title}`);
   }

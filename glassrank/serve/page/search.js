@@ -1,7 +1,7 @@
 // The search view: results of one query, any of them explained in place.
 
 import { addressOf } from "./address.js";
-import { explain, forget, latest, search } from "./api.js";
+import { explain, forget, latest, search, sendFeedback } from "./api.js";
 import { Chosen } from "./chosen.js";
 import { Controls, modelOf } from "./controls.js";
 import { make, replace } from "./dom.js";
@@ -21,6 +21,7 @@ export class SearchView {
     this._asked = "";
     this._response = null;
     this._panel = null; // {name, place, shown}
+    this._noted = ""; // the last feedback
     this._arrived = false;
     this._ask = latest();
     this._explain = latest();
@@ -38,6 +39,7 @@ export class SearchView {
     this.list = new ResultList({
       onOpen: (docId) => this.toggle(docId),
       onChoose: (docId) => this._chosen.flip(docId),
+      onFeedback: (docId, action) => this._feedback(docId, action),
     });
     this._chosen = new Chosen(
       context,
@@ -119,6 +121,15 @@ export class SearchView {
       model: state.model ?? null,
       method: state.method ?? null,
     };
+  }
+
+  // A title that is opened and closed is one click.
+  _feedback(docId, action) {
+    const form = { query_id: this._response?.query_id, doc_id: docId, action };
+    const name = JSON.stringify(form);
+    if (!form.query_id || this._noted === name) return;
+    this._noted = name;
+    sendFeedback(form);
   }
 
   _soon(work) {
