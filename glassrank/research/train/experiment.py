@@ -209,12 +209,14 @@ def _choose_setting(
         if short:
             setting = replace(setting, optimizer=replace(setting.optimizer, steps=short))
         tried.append((setting, _train(path, setting, prepared, device, say)))
-    values = [trained.final.value for _, trained in tried]
+    # At the best depth all settings below the first stage would tie with it, at depth 1.
+    values = [trained.final.at_all for _, trained in tried]
     best = int(np.argmax(values))
     changed = config.search[best - 1] if best else "as it is"
     description = ", ".join(f"{value:.4f}" for value in values)
     after = f" after {short:,} steps" if short else ""
-    description = f"{changed} (dev {config.validation.measure} of each{after}: {description})"
+    measure = f"dev {config.validation.measure}, all candidates re-ranked"
+    description = f"{changed} ({measure}, of each{after}: {description})"
     if short:
         return settings[best], None, description
     return *tried[best], description

@@ -125,13 +125,31 @@ def test_a_search_keeps_what_is_best_on_dev_queries(folder: Path) -> None:
     result = experiment([config], seeds=[1, 2], measures=["RR@10"])
     out = folder / "runs/knrm"
     tried = [out / "seed-1", out / "setting-1/seed-1", out / "setting-2/seed-1"]
-    values = [json.loads((run / "result.json").read_text())["value"] for run in tried]
+    values = [json.loads((run / "result.json").read_text())["at_all"] for run in tried]
     best = int(np.argmax(values))
     kept = [on_test(folder, tried[best].parent / f"seed-{n}") for n in (1, 2)]
     assert [r.evaluation.mean["RR@10"] for r in result.systems["knrm"]] == pytest.approx(kept)
     assert len(list(out.rglob("result.json"))) == 4  # the second seed tries nothing again
     assert all(f"{value:.4f}" in result.chosen["knrm"] for value in values)
     assert result.chosen["knrm"] in as_markdown(result)
+
+
+def test_a_search_tells_settings_below_the_first_stage_apart(folder: Path) -> None:
+    """At the best depth they are all the first stage's, at depth 1."""
+    docs = dict(line.split("\t") for line in (folder / "docs.tsv").read_text().splitlines())
+    asked = (f"q{number}\t{docs[f'd{number}']}\n" for number in range(20, 40))
+    (folder / "dev.tsv").write_text("".join(asked))  # BM25 finds each document by all its words
+    config = folder / "knrm.toml"
+    still = config.read_text() + "optimizer = { steps = 6, rest = 0.0, vectors = 0.0 }\n"
+    learns = "\n[[search]]\noptimizer = { steps = 40, rest = 0.1 }\n"
+    config.write_text(still + learns)
+    result = experiment([config], measures=["RR@10"])
+    out = folder / "runs/knrm"
+    tried = [out / "seed-42", out / "setting-1/seed-42"]
+    found = [json.loads((run / "result.json").read_text()) for run in tried]
+    assert [run["depth"] for run in found] == [1, 1] and found[0]["value"] == found[1]["value"] == 1
+    assert found[0]["at_all"] < found[1]["at_all"]
+    assert result.chosen["knrm"].startswith("{'optimizer': {'steps': 40")
 
 
 def test_a_search_may_try_settings_for_fewer_steps(folder: Path) -> None:
@@ -144,7 +162,7 @@ def test_a_search_may_try_settings_for_fewer_steps(folder: Path) -> None:
     steps = [json.loads((run / "log.jsonl").read_text().splitlines()[-1])["step"] for run in tried]
     last = json.loads((out / "seed-1/log.jsonl").read_text().splitlines()[-1])["step"]
     assert steps == [3, 3] and last == 6  # the chosen one begins again, and goes to its end
-    assert "of each after 3 steps" in result.chosen["knrm"]
+    assert "all candidates re-ranked, of each after 3 steps" in result.chosen["knrm"]
     assert result.systems["knrm"][0].evaluation.mean["RR@10"] == pytest.approx(
         on_test(folder, out / "seed-1")
     )
