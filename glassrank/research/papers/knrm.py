@@ -29,12 +29,16 @@ class KNRMConfig:
 
     size: int = 300
     kernels: Kernels = field(default_factory=lambda: Kernels.eleven(exact_width=1e-4))
+    idf: bool = False
+    """Whether a query word counts by its idf; in the paper all count 1."""
 
 
 class KNRM(WordRanker):
     """One match matrix of plain word vectors, pooled by kernels."""
 
-    info = ModelInfo("knrm", KNRMConfig, is_additive=True, summands=("log",))
+    info = ModelInfo(
+        "knrm", KNRMConfig, is_additive=True, summands=("log",), has_term_weights=True
+    )
 
     def __init__(self, config: KNRMConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -42,13 +46,17 @@ class KNRM(WordRanker):
         self.weights = nn.Parameter(torch.empty(len(config.kernels)).uniform_(-0.014, 0.014))
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return words.with_vectors(unit(words.vectors))
+        """Unit vectors; a query word's weight stands in the place of its idf."""
+        weight = words.idf if self.config.idf else words.mask
+        return TokenEmbeddings(unit(words.vectors), words.mask, weight)
 
-    doc_words = query_words
+    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return words.with_vectors(unit(words.vectors))
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
         signal = log_counts(similarity, query.mask, doc.mask, self.kernels)  # (B, Q, K)
+        signal = signal * query.idf[..., None]
         part = signal * self.weights  # (B, Q, K)
         parts = {"log": part, "log_signal": signal, "similarity": similarity}
         return Output(part.sum((1, 2)), parts)
