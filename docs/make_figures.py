@@ -31,6 +31,15 @@ FIGURES: dict[str, list[list[str]]] = {
         ["windows' scores, sorted", "windows' scores, sorted", "windows' scores, sorted"],
         ["weighted sum, best windows\nfirst: score"],
     ],
+    "tkl": [
+        _TEXTS,
+        ["contextual words, as TK", "contextual words of chunks,\na few words overlap"],
+        ["one match matrix"],
+        ["kernels in a window\nthat slides"],
+        ["saturation by query word\nand window"],
+        ["best windows that\ndo not overlap", "windows beside them"],
+        ["weighted sum: score"],
+    ],
     "knrm": [
         _TEXTS,
         ["word vectors", "word vectors"],

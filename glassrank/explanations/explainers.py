@@ -209,6 +209,7 @@ def _load_explainer(module: str, function: str) -> Explainer:
 
 EXPLAINERS: dict[str, Explainer] = {
     "tk_windowed": _load_explainer("windows", "explain_windows"),
+    "tkl": _load_explainer("regions", "explain_regions"),
     **dict.fromkeys(
         ("pacrr", "co_pacrr", "rpacrr"), _load_explainer("gradients", "explain_ngrams")
     ),

@@ -33,6 +33,7 @@ _CLASSES = {
     "single_vector": f"{_BI_ENCODERS}:SingleVector",
     "tk": f"{_PAPERS}.tk:TK",
     "tk_windowed": f"{_PAPERS}.tk:TKWindowed",
+    "tkl": f"{_PAPERS}.tkl:TKL",
 }
 ONNX_MODELS = {
     "kernel_bert": "glassrank.models.onnx_models:OnnxKernelBERT",

@@ -26,7 +26,7 @@ from glassrank.models.io.model_folder import SavedModel
 from glassrank.research.papers.knrm import KNRM
 from glassrank.types import Doc
 
-VECTORS = ("tk", "tk_windowed", "conv_knrm", "tk+conv_knrm", "tk_windowed+tk+tk")
+VECTORS = ("tk", "tk_windowed", "tkl", "conv_knrm", "tk+conv_knrm", "tk_windowed+tk+tk")
 IDS = ("knrm", "pacrr", "co_pacrr", "rpacrr", "matchpyramid", "duet", "tk+knrm", "pacrr+tk")
 DOCS = [*some_docs(5, [f"d{i:02}" for i in range(26)]), Doc("empty", ""), Doc("odd", "zebra ?!")]
 

@@ -32,6 +32,7 @@ CONTEXT = {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}
 SMALL: dict[str, dict[str, object]] = {
     "tk": {"size": 8, "contextual": CONTEXT, "term_weights": True},
     "tk_windowed": {"size": 8, "contextual": CONTEXT, "windows": [4, 6], "longest_doc": 24},
+    "tkl": {"size": 8, "contextual": CONTEXT, "chunk": 6, "overlap": 2, "window": 6, "regions": 2},
     "knrm": {"size": 8},
     "conv_knrm": {"size": 8, "channels": 6},
     "matchpyramid": {"size": 8, "channels": [4, 4], "pools": [[6, 9], [3, 4]], "hidden": [8, 4]},
@@ -40,7 +41,7 @@ SMALL: dict[str, dict[str, object]] = {
     "co_pacrr": {"size": 8, "query_length": 9, "doc_length": 40, "filters": 4, "hidden": [6, 6]},
     "rpacrr": {"size": 8, "query_length": 9, "doc_length": 40, "filters": 4, "hidden": [6, 6]},
 }
-ADDITIVE = ("tk", "tk_windowed", "knrm", "conv_knrm")
+ADDITIVE = ("tk", "tk_windowed", "tkl", "knrm", "conv_knrm")
 APPROXIMATE = tuple(name for name in SMALL if name not in ADDITIVE)
 
 

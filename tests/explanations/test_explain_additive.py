@@ -1,4 +1,4 @@
-"""TK, TK windowed, KNRM and CONV-KNRM: the score as an exact sum, down to words."""
+"""TK, TK windowed, TKL, KNRM and CONV-KNRM: the score as an exact sum, down to words."""
 
 import math
 
@@ -131,6 +131,7 @@ def scores_without_each_word(model: Ranker, text: str) -> list[float]:
         ("tk_windowed", {}),
         ("tk_windowed", {"authors_padding": True, "longest_doc": 12}),
         ("tk_windowed", {"windows": [1, 13]}),
+        ("tkl", {"window": 40, "stride": 40}),  # one window: no region moves
     ],
 )
 def test_a_words_share_is_what_the_score_loses_when_it_is_not_counted(

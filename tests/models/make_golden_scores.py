@@ -16,9 +16,10 @@ from glassrank.models import Ranker, TokenBatch, TokenEmbeddings
 
 GOLDEN = Path(__file__).with_name("golden_scores.json")
 # Windows have an exponential that large weights would send away, DUET a final ReLU that negative
-# ones would silence. A norm is near 1, as a trained one: else a transformer forgets what it read.
+# ones would silence, TKL a root that must not be near zero. A norm is near 1, as a trained one:
+# else a transformer forgets what it read.
 SIZE = {"tk_windowed": 0.05}
-LIFT = {"duet": 0.2}
+LIFT = {"duet": 0.2, "tkl.saturation.bias": 20.0}
 
 
 def waves(*shape: int, phase: float = 0.0) -> torch.Tensor:
@@ -32,7 +33,11 @@ def golden_model(name: str) -> Ranker:
     with torch.no_grad():
         for number, (part, parameter) in enumerate(sorted(model.named_parameters())):
             wave = waves(*parameter.shape, phase=number + 1.0)
-            lift = 1.0 if part.endswith("norm.weight") else LIFT.get(name, 0.0)
+            lift = (
+                1.0
+                if part.endswith("norm.weight")
+                else LIFT.get(f"{name}.{part}", LIFT.get(name, 0.0))
+            )
             parameter.copy_(SIZE.get(name, 0.4) * wave + lift)
     return model
 

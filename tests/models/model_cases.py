@@ -16,6 +16,15 @@ SMALL = {
         "windows": [3, 5],
         "longest_doc": 20,
     },
+    "tkl": {
+        "size": 12,
+        "contextual": {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8},
+        "chunk": 4,
+        "overlap": 1,
+        "window": 4,
+        "regions": 2,
+        "neighbours": 1,
+    },
     "knrm": {"size": 12},
     "conv_knrm": {"size": 12, "channels": 6},
     "matchpyramid": {

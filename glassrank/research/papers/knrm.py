@@ -36,9 +36,7 @@ class KNRMConfig:
 class KNRM(WordRanker):
     """One match matrix of plain word vectors, pooled by kernels."""
 
-    info = ModelInfo(
-        "knrm", KNRMConfig, is_additive=True, summands=("log",), has_term_weights=True
-    )
+    info = ModelInfo("knrm", KNRMConfig, is_additive=True, summands=("log",), has_term_weights=True)
 
     def __init__(self, config: KNRMConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

@@ -62,8 +62,8 @@ class TK(ContextualRanker):
         self.contextual = ContextualLayers(config.size, config.contextual)
         self.kernels = KernelBank(config.kernels)
         self.scale = nn.Parameter(torch.tensor(0.01))
-        self.log_weights = _small(count)  # (K,)
-        self.length_weights = _small(count)  # (K,)
+        self.log_weights = small_weights(count)  # (K,)
+        self.length_weights = small_weights(count)  # (K,)
         self.path_weights = nn.Parameter(torch.empty(2).uniform_(-(0.5**0.5), 0.5**0.5))
         self.term_weight = nn.Linear(config.size, 1) if config.term_weights else None
         if self.term_weight is not None:  # begins as the paper's model: every word counts 1
@@ -105,7 +105,7 @@ class TK(ContextualRanker):
         return log * self.log_weights, length * self.length_weights
 
 
-def _small(count: int) -> Tensor:
+def small_weights(count: int) -> Tensor:
     """Small kernel weights: the paper's rankings begin near zero."""
     return nn.Parameter(torch.empty(count).uniform_(-0.014, 0.014))
 

@@ -21,6 +21,7 @@ LAYERS = {"layers": 2, "heads": 2, "attention_size": 4}
 SETTINGS: dict[str, dict[str, object]] = {
     "tk": {"size": 8, "contextual": LAYERS},
     "tk_windowed": {"size": 8, "windows": [3, 5], "longest_doc": 12, "contextual": LAYERS},
+    "tkl": {"size": 8, "chunk": 4, "window": 4, "contextual": LAYERS},
     "knrm": {"size": 8},
     "conv_knrm": {"size": 8, "channels": 6},
     "matchpyramid": {"size": 8, "channels": [2, 2], "pools": [[3, 6], [2, 3]]},
