@@ -56,8 +56,7 @@ class Deadline:
         return Deadline(self.clock, self.at - ms)
 
     def or_thread_time(self, ms: float) -> "Deadline":
-        """This deadline, or the moment when the calling thread has used `ms` of CPU time, whichever
-        comes first."""
+        """This deadline, or the moment when this thread has used `ms` of CPU time."""
         began, ahead = now(), self.at - ms - thread_time()
 
         def clock() -> float:

@@ -47,8 +47,7 @@ def attend(
     dropout: float = 0.0,
     maps: list[Tensor] | None = None,
 ) -> Tensor:
-    """(B, heads, Q, A) of (B, heads, L, A). `maps` collects the attention weights
-    (B, heads, Q, L); without it they are never formed."""
+    """(B, heads, Q, A) of (B, heads, L, A); `maps` collects the weights (B, heads, Q, L)."""
     query = query.expand(len(key), -1, -1, -1)
     if maps is None:
         return functional.scaled_dot_product_attention(

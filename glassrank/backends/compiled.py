@@ -75,8 +75,7 @@ def compiled(function: Callable[..., Any]) -> Compiled:
 
 
 def inner(function: Callable[..., Any]) -> Compiled:
-    """Declares a function that only compiled functions of the same file call: its code is part of
-    theirs, and is not cached by itself."""
+    """Declares a function that only compiled functions of the same file call; it is not cached."""
     return Compiled(function, inner=True)
 
 

@@ -77,8 +77,7 @@ class Kernels:
 def compute_kernel(
     similarity: NDArray[np.float32], kernels: Kernels, number: int
 ) -> NDArray[np.float32]:
-    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity for one kernel. An `at_least` kernel is 1
-    from its center on."""
+    """One kernel's values of similarities; an `at_least` kernel is 1 from its center on."""
     distance: NDArray[np.float32] = similarity - np.float32(kernels.centers[number])
     if kernels.at_least:
         np.minimum(distance, 0, out=distance)

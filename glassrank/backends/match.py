@@ -32,8 +32,7 @@ def pair_mask(query_mask: Tensor, doc_mask: Tensor) -> Tensor:
 
 
 def non_negative(weights: Tensor) -> Tensor:
-    """Weights by a softplus: with kernels that rise with similarity, a closer match never counts
-    against a document."""
+    """Weights by a softplus: a closer match never counts against a document."""
     return functional.softplus(weights)
 
 

@@ -87,8 +87,7 @@ def as_float32(weight: Weight) -> Array:
 
 
 def int8_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
-    """8-bit weights and activations. Each row is quantized by itself: it does not matter what it is
-    computed with."""
+    """8-bit weights and activations. Each row is quantized by itself."""
     outputs, inputs = weight.values.shape
     blocks = -(-inputs // _BLOCK)
     filled = np.zeros((outputs, blocks * _BLOCK), np.uint8)
@@ -230,7 +229,6 @@ class Builder:
 
 
 def _look_up(graph: Graph, ids: str, table: Weight) -> str:
-    """Rows of a table, which stays as small as its file has it."""
     if not isinstance(table, Quantized):
         return graph.add("Gather", graph.weight("pieces", as_float32(table)), ids)
     rows = graph.add("Cast", graph.add("Gather", graph.weight("pieces", table.values), ids), to=1)

@@ -60,8 +60,7 @@ class Graph:
         domain: str = "",
         **attributes: Attribute,
     ) -> str:
-        """Adds a node; an optional input that is left out is an empty name. Returns its first
-        output."""
+        """Adds a node and returns its first output; an input that is left out is an empty name."""
         outputs = outputs or [f"{operator} {len(self._nodes)}"]
         fields = [_bytes(1, _text(name)) for name in inputs]
         fields += [_bytes(2, _text(name)) for name in outputs]

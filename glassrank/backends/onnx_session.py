@@ -21,8 +21,7 @@ class OnnxSession:
     """Inputs by name in, outputs in the order of `outputs` out."""
 
     def __init__(self, graph: bytes, *, optimised: bool = False, threads: int = 1) -> None:
-        """`optimised` graphs are not optimised again, which takes nine tenths of the opening
-        time."""
+        """`optimised` graphs are not optimised again, which takes most of the opening time."""
         # From 1.29 on the library uploads telemetry and keeps a device id, unless this is set
         # before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

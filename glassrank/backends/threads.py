@@ -95,7 +95,6 @@ def _torch() -> Any:
 
 
 def _set_own_threads(count: int) -> None:
-    """Sets the number for the calling thread."""
     _own.count = count
     torch = _torch()
     if torch is not None:

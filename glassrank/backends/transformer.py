@@ -51,8 +51,7 @@ class Embeddings(nn.Module):
 
 
 class RelativePositions(nn.Module):
-    """What each head adds for the relative position of two subwords, the same in all layers; see
-    `relative_position_buckets`."""
+    """What heads add by `relative_position_buckets`, the same in all layers."""
 
     kinds: Tensor
 
@@ -139,8 +138,7 @@ class Encoder(nn.Module):
         return run_layers(stack, x, self.bias(mask, x), maps)
 
     def bias(self, mask: Tensor, x: Tensor) -> Tensor | None:
-        """What is added to scores of attention within texts (B, L): for padding and relative
-        positions."""
+        """What is added to scores of attention for padding and relative positions."""
         bias = make_key_bias(mask, x)
         if self.distances is None:
             return bias

@@ -69,8 +69,7 @@ def demo(
 
 
 def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quiet: bool) -> None:
-    """Serve the page, and start the background process when it is up. The service picks up each
-    store when it is complete."""
+    """Serve the page, and start the background process when it is up."""
     from glassrank.corpus import SAMPLE_QUERIES
     from glassrank.models.io.load import load_for_inference
     from glassrank.models.io.model_folder import fingerprint
@@ -112,8 +111,7 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
 def _answer(
     path: Path, query: Sequence[str], method: str | None, budget_ms: float, k: int, *, quiet: bool
 ) -> None:
-    """Search, encode for the fast model, search again: after the command has ended, nothing would
-    encode. If it is stopped early, what was encoded is kept."""
+    """Search, encode for the fast model, search again; an interrupted encoding is kept."""
     from glassrank.cli.encode import encode
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
@@ -144,7 +142,6 @@ def _answer(
 
 
 def _remove_old_stores(index: Path) -> None:
-    """Remove stores of earlier versions; the demo makes new ones."""
     from glassrank.embeddings.manifest import OldStoreError, list_stores, read_manifest
 
     for folder in list_stores(index):
@@ -185,12 +182,10 @@ def _index(*, rebuild: bool, quiet: bool) -> Path:
 
 
 def _program() -> str:
-    """The command to call this program."""
     return "glassrank" if shutil.which("glassrank") else os.path.relpath(sys.argv[0])
 
 
 def _shorten(path: Path) -> str:
-    """The path with ~ for the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -145,7 +145,6 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
 
 
 def _moved(hit: "Hit") -> str:
-    """The first stage's rank, if it is another."""
     if hit.first_rank is None or hit.first_rank == hit.rank:
         return ""
     arrow = "↑" if hit.first_rank > hit.rank else "↓"

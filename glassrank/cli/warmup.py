@@ -65,6 +65,5 @@ def _rerank(index: Index) -> None:
 
 
 def compile_modules(package: Path) -> None:
-    """Write bytecode, which Python reads even with PYTHONDONTWRITEBYTECODE. Without it, each
-    command would compile a hundred modules again."""
+    """Write bytecode, which Python reads even with PYTHONDONTWRITEBYTECODE."""
     compileall.compile_dir(package, quiet=2)

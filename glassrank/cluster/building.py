@@ -116,8 +116,7 @@ def _shard(work: Path, number: int) -> Path:
 
 
 def _deal(docs: Iterable[Doc], folder: Folder, wanted: dict[str, Any]) -> list[int]:
-    """How many documents each shard is to have; they are written down first, unless that was
-    done for the same `wanted`."""
+    """How many documents each shard has; writes them down first, if that was not done."""
     count = wanted["shards"]
     with suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
         shares = read_json(folder, _SHARES, "remove it")

@@ -26,8 +26,7 @@ _PATIENCE_SECONDS = 900.0
 
 @contextmanager
 def connect(address: str) -> Iterator[None]:
-    """Connects to a Ray cluster, or starts one on this machine. Disconnects at the end, unless the
-    process was connected before."""
+    """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before."""
     with extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

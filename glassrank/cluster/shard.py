@@ -75,8 +75,7 @@ class View:
 def split_index(
     path: Path, snapshot: Snapshot, count: int, mirror: Mirror | None = None
 ) -> tuple[View, ...]:
-    """An index in so many shards, or fewer where it has fewer segments: neighbours go together, as
-    many as have about the same number of documents."""
+    """Divides an index into shards of neighbouring segments with about as many documents."""
     if mirror is not None:
         stores = mirror.stores()
     else:
@@ -176,8 +175,7 @@ class Shard:
         terms: Mapping[str, TermStatistics],
         masks: Masks | None,
     ) -> list[TopK]:
-        """The best k of this shard for each query, by numbers and scores of the whole index, whose
-        statistics are given."""
+        """The best k of this shard for each query, with the statistics of the whole index."""
         snapshot = self._open(view).snapshot.with_statistics(collection, terms)
         if masks is not None:
             snapshot = snapshot.with_masks(

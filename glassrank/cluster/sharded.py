@@ -43,8 +43,7 @@ _MAX_NETWORK_SHARE = 0.5
 
 
 class ShardedIndex(Index):
-    """An index that others search. Its folder is read here too, for statistics, ids and texts: only
-    the pages that a query touches."""
+    """An index that others search; statistics, ids and texts are read from its folder here."""
 
     def __init__(
         self,
@@ -159,8 +158,6 @@ class _ShardSearch:
 
 
 class _Candidates(NamedTuple):
-    """Documents by their numbers, with the first stage's scores."""
-
     query: TokenEmbeddings
     docs: NDArray[np.int64]
     first_stage: NDArray[np.float32]
@@ -196,8 +193,7 @@ class ShardedStage(IndexStage):
         deadline: Deadline,
         abort_at: Deadline = NEVER,
     ) -> ScoredDocs:
-        """Each shard its own, by the same deadline, less the time for the way there and back: what
-        arrives too late was done for nothing."""
+        """Each shard scores its own, by the deadline less the time for the way there and back."""
         query, docs, first_stage = candidates
         left = deadline.remaining()
         way = min(

@@ -48,8 +48,7 @@ _END = object()
 
 
 def read_warc(path: Path, encoding: str = "utf-8") -> DocRecords:
-    """The pages of a file, with the numbers of their records. Their charset is that of the HTTP
-    header or of the page, else `encoding`; invalid bytes are replaced."""
+    """Pages with their record numbers; `encoding` is for those that name no charset."""
     check_encoding(encoding)
     with open_bytes(path) as file:
         for number, fields, content in _records(file, path):
@@ -64,8 +63,7 @@ def read_warc(path: Path, encoding: str = "utf-8") -> DocRecords:
 def _records(
     file: IO[bytes], path: Path
 ) -> Iterator[tuple[int, Mapping[str, str], bytes | InputError]]:
-    """(number, header fields, content) of each document, or the error of a record. After a broken
-    record, reading goes on at the next one."""
+    """(number, header, content) of each document, or the error of a broken record."""
     number, line = 1, _first_line(file)
     while line:
         fields = _header(file) if _BEGIN.match(line) else {}
@@ -169,8 +167,7 @@ def _decode(body: bytes, charset: str, encoding: str) -> str:
 
 
 def read_trec_car(path: Path, encoding: str = "utf-8") -> DocRecords:
-    """The paragraphs of a file, numbered from 1, with the anchor texts of their links. `encoding`
-    is not used: texts in CBOR are UTF-8."""
+    """Paragraphs, numbered from 1, with the anchor texts of their links."""
     with open_bytes(path) as file:
         values = _CborReader(file, path)
         value = values.next(1)

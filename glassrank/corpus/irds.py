@@ -130,7 +130,6 @@ def _read(name: str, items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _shorten(error: Exception) -> str:
-    """The message of an error on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:297]}..."
 

@@ -128,8 +128,7 @@ def _outline_text(section: str) -> str:
 
 
 def read_folds(path: str | Path) -> dict[str, int]:
-    """The test fold of each query: from a list of query ids for each fold, or from the published
-    form of Robust04's folds, `{"s1": {"predict": {"test": [ids]}}}`."""
+    """The test fold of each query: lists of ids, or the published form of Robust04's folds."""
     path = Path(path)
     try:
         plain = json.loads(read_file(path, MAX_LINE_BYTES))

@@ -70,8 +70,7 @@ def against(
     is_additive: bool,
     rival: Rival | None = None,
 ) -> Against:
-    """Compares the document's values with the mean of `docs` candidates; a missing part counts as
-    zero. `words` are the query's."""
+    """Compares with the mean of `docs` candidates; a missing part counts as zero."""
     root = differences(own, mean, words)
     above = None if rival is None else differences(own, rival.values, words)
     name = "" if rival is None else rival.doc_id
@@ -89,8 +88,7 @@ def against(
 
 
 def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
-    """A tree: content words of the query, largest first; the context as one part; then what belongs
-    to no query word."""
+    """A tree: content words of the query, largest first; the context; then the rest."""
     keys = [*own, *(key for key in others if key not in own)]
     values = {key: own.get(key, 0.0) - others.get(key, 0.0) for key in keys}
     terms = _largest_first(

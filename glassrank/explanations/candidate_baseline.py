@@ -133,7 +133,6 @@ class CandidateBaseline:
         )
 
     def _find_rival(self, doc_id: str, table: Table) -> Rival | None:
-        """The best of the other documents."""
         snapshot = self._query.stage.snapshot
         totals = np.sum(list(table.values()), axis=0)  # (docs,)
         own = self._candidates.numbers[: self._docs] == snapshot.find(doc_id)
@@ -144,8 +143,7 @@ class CandidateBaseline:
         return Rival(snapshot.doc_id(int(self._candidates.numbers[best])), values)
 
     def _get_values(self, explanation: Explanation) -> Values:
-        """The leaves of the explanation; of a model that is not additive, what is lost without each
-        query word."""
+        """The leaves of an additive explanation; otherwise what each query word adds."""
         if self._query.model.info.is_additive:
             return values_of(explanation.parts)
         number = self._query.stage.snapshot.find(explanation.doc_id)
@@ -159,7 +157,6 @@ class CandidateBaseline:
 
 
 def _collect(tables: Iterator[tuple[int, Table]], deadline: Deadline) -> tuple[int, Table]:
-    """Joins the tables of chunks of documents until the deadline."""
     kept: list[tuple[int, Table]] = []
     docs = 0
     for count, table in tables:
@@ -302,14 +299,12 @@ def _split_first_stage(
 
 
 def _merge_first_stage(table: Table) -> Table:
-    """With the first stage's share as one part."""
     whole = np.sum([table[key] for key in table if key.path == FIRST_STAGE], axis=0)
     kept = {key: values for key, values in table.items() if key.path != FIRST_STAGE}
     return {**kept, _WHOLE_FIRST_STAGE: whole}
 
 
 def _merge_words(query: _Query, table: Table) -> Table:
-    """Sums the values of the subwords of one query word."""
     number = number_words(query.tokens.text)
     merged: dict[Key, list[NDArray[np.float64]]] = {}
     for key, values in table.items():
@@ -325,8 +320,7 @@ def find_ranked_passage(
     first_score: float | None,
     deadline: Deadline = NEVER,
 ) -> ReadPassage | None:
-    """The passage that a search ranks a document by, of those that can be read in time; None if the
-    model reads the whole document."""
+    """The passage that a search ranks a document by; None for a whole document."""
     number = np.array([stage.snapshot.find(doc_id)])
     first = np.array([first_score or 0.0], np.float32)
     scored = stage.score_docs(stage.reranker.encode_query(query), number, first, deadline)
@@ -363,8 +357,7 @@ def count_encoded_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDA
 def _iter_embeddings(
     query: _Query, numbers: NDArray[np.int64], deadline: Deadline
 ) -> Iterator[tuple[NDArray[np.int64], TokenEmbeddings, NDArray[np.float64]]]:
-    """Documents as they are ranked, of long ones the best passage: their places among these, their
-    embeddings, and what their other passages add."""
+    """Documents as ranked: places, embeddings of the best passage, and what others add."""
     stage = query.stage
     reranker = stage.reranker
     missing = np.arange(len(numbers))

@@ -155,8 +155,7 @@ def what_if_among(
     first_stage: Sequence[float] | None = None,
     deadline: Deadline = NEVER,
 ) -> tuple[WhatIf, list[int]]:
-    """Scores document `doc` however long it takes, then as many of the others as there is time for,
-    from the first; also returns their numbers."""
+    """Scores document `doc`, then others while there is time; also returns their numbers."""
     first = None if first_stage is None else np.asarray(first_stage, np.float32)
     own_first = None if first_stage is None else [first_stage[doc]]
     alone = what_if(reranker, query, [docs[doc]], change, first_stage=own_first)
@@ -244,7 +243,6 @@ def _shown_words(reading: TokenizedText) -> tuple[Word, ...]:
 
 
 def _join(chunks: Sequence[str]) -> str:
-    """Adds a space where two words would become one."""
     joined: list[str] = []
     for chunk in filter(None, chunks):
         if joined and joined[-1][-1].isalnum() and chunk[0].isalnum():

@@ -80,8 +80,7 @@ def explain_text(
 
 
 def _mark_content(explanation: Explanation) -> Explanation:
-    """Marks function words and punctuation, unless the query has nothing else, and assigns document
-    words to the closest content word of the query."""
+    """Marks content words, and assigns document words to the closest of the query."""
     if all(is_function_word(word.text) for word in explanation.query.words):
         return explanation
 
@@ -254,8 +253,7 @@ def score_texts(
     deadline: Deadline = NEVER,
     abort_at: Deadline = NEVER,
 ) -> ScoredDocs:
-    """Encodes and scores documents: their first passages however long it takes, then as many
-    further passages as the deadline allows. Raises a LateError at `abort_at`."""
+    """Scores all first passages, then further ones until the deadline."""
     group = CandidateGroup(TextScorer.of_texts(reranker, query, docs, first_stage))
     scheduler = Scheduler()
     group.score_first(scheduler, NEVER, abort_at)
@@ -291,7 +289,6 @@ def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[
 
 
 def _sum_terms(root: ScorePart, count: int) -> tuple[QueryTerm, ...]:
-    """What each query word adds: the same parts, summed by word."""
     by_path = [(name, _sum_by_term(path, count)) for name, path in _paths(root, "")]
     whole = _sum_by_term(root, count)
     return tuple(

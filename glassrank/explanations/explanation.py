@@ -98,8 +98,7 @@ def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Differe
 
 
 def _values(explanation: ExplanationData) -> dict[_Key, float]:
-    """Named values in the order of display. A name that occurs twice, as a query word may, gets a
-    number."""
+    """Values in the order of display; a name that occurs twice gets a number."""
     seen: Counter[tuple[Group, str, str]] = Counter()
     values: dict[_Key, float] = {}
     for group, name, path, value in _iter_values(explanation):

@@ -42,8 +42,7 @@ class FirstStageTerms:
             self._shares[row, places or [-1]] = 1 / max(1, len(places))
 
     def by_word(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> Values | None:
-        """(docs, Q + 1) for documents with these scores, last what belongs to no word; None if the
-        scores are no sums over the query's terms."""
+        """(docs, Q + 1), last what belongs to no word; None if scores are no sums over terms."""
         if isinstance(self._method, RM3):
             return None
         values = score_terms(self._snapshot, self._query, docs, self._method) @ self._shares
@@ -56,8 +55,7 @@ class FirstStageTerms:
 
 
 def divide_first_stage(explanation: Explanation, values: Sequence[float]) -> Explanation:
-    """Divides the first stage's share by query word, in proportion to these Q + 1 values, of which
-    the last belongs to no word."""
+    """Divides the first stage's share in proportion to Q + 1 values; the last is the rest."""
     shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
     total = math.fsum(values)
     if not shares or not total:

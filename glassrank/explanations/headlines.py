@@ -127,5 +127,4 @@ def _sum(parts: ScorePart, names: Sequence[str]) -> float:
 
 
 def _context(parts: ScorePart) -> float:
-    """The sum of what belongs to no content word."""
     return sum(part.value for part in parts.children if part.name in (CONTEXT, FIRST_STAGE))

@@ -122,8 +122,7 @@ class _FullRanking:
         )
 
     def ranked_by(self, doc_id: str) -> int:
-        """The number of the stage that ranks a document; 0 if none does. Scores nothing if all
-        stages rank all candidates."""
+        """The stage that ranks a document, 0 if none does; computes scores only if it must."""
         pipeline = self._pipeline
         stages = len(pipeline.stages)
         if stages == 1:
@@ -164,8 +163,7 @@ class _FullRanking:
         return self._baselines[number]
 
     def _list_ranked(self, number: int) -> RankedDocs:
-        """The documents that a stage ranks: all candidates if there is one stage, or if it would
-        take long to find out."""
+        """The documents that a stage ranks; all candidates if it would take long to find out."""
         pipeline, found = self._pipeline, self._candidates
         stages = pipeline.stages
         docs, scores = found.docs, found.scores
@@ -184,8 +182,7 @@ class _FullRanking:
 def explain_hits(
     pipeline: Pipeline | TextPipeline, query: str, *hits: Hit | str
 ) -> Explanation | ExplanationPair:
-    """Why a hit has its score, or how two differ. Documents that are given by their ids have the
-    scores of a search without a budget."""
+    """Why a hit has its score, or how two differ; ids stand for hits without a budget."""
     if len(hits) not in (1, 2):
         raise InputError(f"expected one hit or two to explain, not {len(hits)}")
     if isinstance(pipeline, TextPipeline):

@@ -33,8 +33,7 @@ def escape(text: str) -> str:
 
 
 def marked_text(explanation: ExplanationData) -> str:
-    """The whole text. Hovering over a word shows how it relates to the query; salient words are
-    coloured, underlined, and followed by a letter or number."""
+    """The whole text; salient words are coloured, underlined and numbered."""
     between = (
         f'<span class="cut">{gap}</span>' if unread else gap
         for start, stop, unread in iter_gaps(explanation.doc)

@@ -93,8 +93,7 @@ def ablate_query(pair: ScoredPair, units: Units | None = None) -> list[float]:
 
 
 def ablate_doc(pair: ScoredPair, units: Units | None = None) -> list[float]:
-    """What the score loses without each word of the document, or each unit; encodes the others
-    again."""
+    """What the score loses without each word or unit of the document."""
     model = pair.model
     units = _list_places(pair.num_doc_tokens) if units is None else units
     return _ablate(
@@ -158,8 +157,7 @@ def select_salient(values: Sequence[float], share: float = MIN_SALIENT_SHARE) ->
 
 
 def ablate_query_parts(pair: ScoredPair) -> tuple[ScorePart, ...]:
-    """The score as a sum over the query's subwords, without [CLS] and [SEP], and what they add
-    together."""
+    """The score as a sum over the query's subwords, and what they add together."""
     words = group_subwords(pair.query_tokens)
     lost = ablate_query(pair, words)
     shares = share_evenly(lost, words, len(pair.query_tokens))
@@ -182,8 +180,7 @@ def make_subword_marks(
     by_signal: Sequence[Sequence[float]],  # (S, D)
     attention: Any,  # (Q, D)
 ) -> tuple[Mark, ...]:
-    """A subword has the colour of the signal that adds most to it, if its word is salient.
-    `attention` only says which query subword attends to it most."""
+    """A subword of a salient word has the colour of the signal that adds most to it."""
     shares = [math.fsum(values) for values in zip(*by_signal, strict=True)]  # (D,)
     whole = [math.fsum(shares[place] for place in unit) for unit in units]
     salient = zip(units, select_salient(whole), strict=True)
@@ -203,8 +200,7 @@ def make_subword_marks(
 
 
 def _find_closest(pair: ScoredPair, attention: Any) -> list[int | None]:
-    """For each document subword the query subword that attends to it most, without [CLS] and [SEP],
-    which attend to everything."""
+    """For each document subword the query subword that attends to it most."""
     rows = _list_subwords(pair.query_tokens)
     terms: list[int | None] = [None] * pair.num_doc_tokens
     for place in _list_subwords(pair.doc_tokens) if rows else ():
@@ -213,8 +209,7 @@ def _find_closest(pair: ScoredPair, attention: Any) -> list[int | None]:
 
 
 def scale_subwords(weights: Any, tokens: Sequence[str]) -> tuple[float, ...]:
-    """Divides weights (D,) by the largest of a subword: [CLS] and [SEP] would leave all others
-    pale."""
+    """Weights (D,) divided by the largest of a subword, not of [CLS] or [SEP]."""
     places = _list_subwords(tokens)
     values = np.asarray(weights)
     largest = values[places].max() if places else 0.0

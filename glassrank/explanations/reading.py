@@ -104,8 +104,7 @@ class ReadPassage(NamedTuple):
 
 
 def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> TokenizedText:
-    """Tokenizes a document, or one of its passages after the title; places are those in the whole
-    text."""
+    """Tokenizes a document, or a passage with its title; places are in the whole text."""
     if passage is None:
         return read(reranker, join_title(doc), "document")
     prefix = reranker.passages.prefix(doc.title)
@@ -236,8 +235,7 @@ class SubwordReader(WordPieceEncoder):
         return Subwords(words, ids, encoded.cut_words, encoded.cut_subwords)
 
     def _find_spans(self, text: str, most_words: int | None) -> list[Span | None]:
-        """Of all subwords. With `most_words`, subwords are made of words that are joined by spaces:
-        then it takes two steps back to the text."""
+        """Of all subwords. With `most_words`, subwords come from words joined by spaces."""
         if most_words is None:
             origins: Sequence[int | None] = range(len(text))
             joined = text
@@ -315,8 +313,7 @@ def _find_words(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
 
 
 def _lower(text: str) -> tuple[str, Sequence[int]]:
-    """The text in lower case, and the place of each of its characters in the text: some capital
-    letters become two small ones."""
+    """The text in lower case, and each character's place: some become two."""
     # Half a surrogate pair reaches the tokenizer as a question mark.
     text = text.encode("utf-8", "replace").decode()
     lowered = _plain_sigma(text.lower())

@@ -97,8 +97,7 @@ class QueryTerm:
 
 @dataclass(frozen=True)
 class PathShare:
-    """What one signal adds on one path. Where weight and signal are known, the value is their
-    product but for rounding."""
+    """What a signal adds on a path: weight times signal, where these are known."""
 
     path: str
     weight: float | None
@@ -152,8 +151,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Against:
-    """One document against the others: each part's value minus its mean over the re-ranked
-    candidates of the query."""
+    """Each part's value minus its mean over the re-ranked candidates of the query."""
 
     docs: int
     """How many candidates the means are over, the document itself included if it is one."""
@@ -210,8 +208,7 @@ class ExplanationData:
 
 
 def iter_gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
-    """(start, stop, is_unread) of the text before each word, and after the last: the model does not
-    read what is around a passage, or was cut."""
+    """(start, stop, is_unread) of the text before each word, and after the last."""
     at = 0
     begins = text.passage[0] if text.passage else 0
     for word in text.words:

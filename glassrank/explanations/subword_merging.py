@@ -88,8 +88,7 @@ def number_words(query: Text) -> dict[int, int]:
 
 
 def merge_subwords(explanation: Explained) -> Explained:
-    """The same explanation by whole words, if the model reads subwords. Every value is the sum of
-    its subwords' values, so all sums stay the same."""
+    """The explanation by whole words: values are sums of their subwords' values."""
     if not _has_subwords(explanation.query):
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
@@ -145,7 +144,6 @@ def _merge_word(text: Text, unit: Places) -> Word:
 
 
 def _merge_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word]) -> ScorePart:
-    """Merges the parts of one query word, here and below."""
     children: list[ScorePart] = []
     groups: dict[int, list[ScorePart]] = {}
     for child in part.children:
@@ -196,8 +194,7 @@ def _merge_terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple
 def _merge_marks(
     subwords: Sequence[Mark], query: Sequence[Places], number: Mapping[int, int]
 ) -> Mark:
-    """A word has the closest query word and the signal of its closest subword, or, without
-    similarities, of the subword that adds most."""
+    """A word has the query word and signal of its closest, or else largest, subword."""
     leader = max(
         subwords,
         key=lambda m: (

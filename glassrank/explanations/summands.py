@@ -112,8 +112,7 @@ def _ablate_masked(pair: ScoredPair) -> Values:
 def _choose_signals(
     shares: Values, similarity: Values | None, lost: Sequence[float]
 ) -> list[int | None]:
-    """For each document word the summand that it adds most to, if it is the closest to a query
-    word, or, without similarities, if it is salient."""
+    """The summand that each word adds most to, if it is close to a query word or salient."""
     most = shares.sum(1).argmax(0).tolist()  # (D,)
     chosen = select_salient(lost)
     if similarity is not None:

@@ -49,8 +49,7 @@ def render_text(drawn: RenderableType, width: int = 100) -> str:
 
 
 def draw(shown: ExplanationData | PairData, full: bool = False) -> Group:
-    """For a `rich` console. Shows what decides, by query word; `full` adds paths, kernels and raw
-    values."""
+    """For a `rich` console: what decides; `full` adds paths, kernels and raw values."""
     if isinstance(shown, PairData):
         return _draw_pair(shown, full)
     return _draw_one(shown, full)
@@ -90,7 +89,6 @@ def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableTyp
 
 
 def _bars(root: ScorePart, levels: int = 0) -> Table:
-    """The parts of a difference, its sum last."""
     table = _table("", "difference")
     table.title = None
     for _ in ("arrow", "bar"):
@@ -161,8 +159,7 @@ def _difference_table(comparison: PairData) -> Table:
 
 
 def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
-    """The whole text; salient words are coloured and underlined, with the letter of their signal or
-    the number of their query word. What the model did not read is dim."""
+    """The whole text; salient words are coloured and numbered, unread ones are dim."""
     text = explanation.doc.text
     drawn = RichText()
     between = iter_gaps(explanation.doc)
@@ -284,7 +281,6 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 
 
 def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
-    """The largest content words, in one line."""
     marked = zip(explanation.doc.words, explanation.marks, strict=True)
     found = [(word, mark) for word, mark in marked if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))

@@ -22,8 +22,7 @@ def rank_items(
     scores: Sequence[float | None] = (),
     **options: Any,
 ) -> list[tuple[Item, Hit]]:
-    """Ranks a framework's items by their texts, with the options of `glassrank.rank`. The `scores`
-    of the retriever count if every item has one."""
+    """Ranks items by their texts; the retriever's `scores` count if every item has one."""
     if not items:
         return []
     known = [score for score in scores if score is not None]

@@ -101,7 +101,6 @@ class Fts5:
 
 
 def _quote(name: str) -> str:
-    """Quotes an identifier for SQL."""
     return '"{}"'.format(name.replace('"', '""'))
 
 

@@ -26,8 +26,7 @@ Encode = Callable[[list[str]], Any]
 
 
 class MeanVectors:
-    """The mean of the token embeddings of a pretrained encoder, as one vector of length 1, as the
-    family `single_vector` is trained for. Of a long text it reads the first passage."""
+    """The mean token embedding of a pretrained encoder, of a long text's first passage."""
 
     def __init__(self, reranker: Reranker) -> None:
         # Means of TK's embeddings were tried, and find almost nothing: all texts are alike.

@@ -75,8 +75,7 @@ class LateInteraction(SubwordRanker):
 
     @torch.no_grad()
     def fit_statistics(self, docs: Iterable[TokenBatch]) -> None:
-        """Initialises the projection with the principal directions of the states: similarities
-        begin as near to the encoder's own as so few dimensions allow."""
+        """Initialises the projection with the principal directions of the states."""
         size = self.config.encoder.size
         moment = self.projection.weight.new_zeros(size, size, dtype=torch.float64)  # (H, H)
         for batch in docs:

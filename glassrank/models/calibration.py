@@ -108,8 +108,7 @@ def concatenate(parts: Sequence[JudgedScores]) -> JudgedScores:
 
 
 def weigh_ranks(ranks: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Weights by first-stage rank: the first ten count as much as the first hundred, so that
-    neither the top nor the tail decides alone."""
+    """Weights by first-stage rank: the first ten count as much as the first hundred."""
     weights: NDArray[np.float64] = (ranks <= 10) / 10 + (ranks <= 100) / 100
     return weights
 

@@ -62,8 +62,7 @@ def _package() -> Any:
 
 
 def _copy_to_plain_files(snapshot: Path) -> Path:
-    """Copies the hub's folder of links, which are never followed here, to plain files: by hard
-    links where the disk allows it, which take no space."""
+    """Copies the hub's links, which are never followed here, to plain files."""
     files = {
         path.relative_to(snapshot): path.resolve()
         for path in snapshot.rglob("*")

@@ -148,8 +148,7 @@ class Model(Protocol):
 
     @abstractmethod
     def rank(self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Any = None) -> Output:
-        """`interact`, plus the weighted first-stage score as one more part where there is a
-        weight."""
+        """`interact`, plus the weighted first-stage score as one more part if there is a weight."""
 
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
         """One encoded query, as `interact` takes it together with `count` documents."""

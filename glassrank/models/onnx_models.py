@@ -104,8 +104,7 @@ class OnnxModel(Model):
         return TokenEmbeddings(made, batch.mask, weight)
 
     def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
-        """Encodes documents (B, L) one by one. Raises a LateError between two of them when
-        the deadline has passed."""
+        """Encodes documents (B, L) one by one; raises a LateError between two when late."""
         vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (B, L, E)
         lengths = batch.mask.sum(1).astype(np.int64)  # (B,)
         for row, length in enumerate(lengths.tolist()):
@@ -254,7 +253,6 @@ def softplus(weights: Array) -> Array:
 
 
 def _match(query: TokenEmbeddings, doc: TokenEmbeddings) -> tuple[Array, Array]:
-    """Cosines (B, Q, D) of one query and some documents, zero where either side is padding, and
-    the mask of pairs."""
+    """Cosines (B, Q, D), zero for padding, and the mask of pairs."""
     real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
     return np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real, real

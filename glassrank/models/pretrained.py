@@ -115,8 +115,7 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
 
 
 def _as_bert(mpnet: Pretrained) -> Pretrained:
-    """Rearranges an MPNet as a BERT: its special tokens differ, and its positions count from
-    two."""
+    """Rearranges an MPNet as a BERT: special tokens, and positions from two on."""
     subwords, weights = mpnet.vocabulary, dict(mpnet.weights)
     table, places = (weights[f"embeddings.{name}.weight"] for name in ("pieces", "positions"))
     if len(subwords) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(subwords):

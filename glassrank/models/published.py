@@ -321,7 +321,6 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
 
 
 def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
-    """The prompts of queries and of documents."""
     if artifact:
         return (
             str(artifact.get("query_token_id", "[unused0]")),

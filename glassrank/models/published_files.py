@@ -49,8 +49,7 @@ def read_json(path: Path, kind: type = dict, *, optional: bool = False) -> Any:
 
 
 def read_pooling(path: Path) -> Pooling | None:
-    """How a text's vector is made of its subwords' vectors; None where the file does not say. Older
-    files have a switch for each kind, newer ones its name."""
+    """How token vectors become one; older files have switches, newer ones a name."""
     stored = read_json(path, optional=True)
     prefix = "pooling_mode_"
     on = [name.removeprefix(prefix) for name in stored if name.startswith(prefix) and stored[name]]
@@ -95,7 +94,6 @@ def _module_folder(folder: Path, module: object) -> Path:
 
 
 def _iter_keys(value: Any) -> Iterator[str]:
-    """All keys, at any depth."""
     below = [value]
     while below:
         value = below.pop()

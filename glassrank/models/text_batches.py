@@ -150,8 +150,7 @@ class TokenFilter:
         )
 
     def kept(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which ids stay, in any shape; an id behind the vocabulary is of an unknown word, and
-        stays."""
+        """Which ids stay, in any shape; ids of unknown words do."""
         known = np.minimum(ids, len(self._ids) - 1)
         stays: NDArray[np.bool_] = ~self._ids[known] | (ids >= len(self._ids))
         return stays

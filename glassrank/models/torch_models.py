@@ -93,8 +93,7 @@ class Ranker(nn.Module, Model):
         self.first_stage_weight = nn.Parameter(torch.tensor(weight))
 
     def fit_statistics(self, docs: Iterable[TokenBatch]) -> None:
-        """Initialises weights from some documents before training. Most models have none to
-        initialise."""
+        """Initialises weights from some documents before training; most models have none."""
 
     def rank(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Tensor | None = None
@@ -134,8 +133,7 @@ class Ranker(nn.Module, Model):
 
 
 class WordRanker(Ranker):
-    """A model over word vectors from a table. A subclass defines `query_words`, `doc_words` and
-    `interact`."""
+    """Over word vectors from a table; define `query_words`, `doc_words` and `interact`."""
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return self.query_words(self.look_up(batch))
@@ -179,8 +177,7 @@ class SubwordRanker(Ranker):
     def interact(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
     ) -> Output:
-        """Scores (B,) of B documents and B queries or one. With `explain`, the parts include
-        attention, which costs time and memory."""
+        """Scores (B,) of B documents and B queries or one; `explain` adds attention."""
 
     def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
         """The score with all parts that the model can show."""
@@ -198,8 +195,7 @@ def to_device(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranke
 
 
 def fast_form(model: Ranker) -> Ranker:
-    """For encoding documents, on the fly or for a store, without gradients. On a CPU, models are
-    computed as they were trained."""
+    """For encoding documents without gradients; the model itself on a CPU."""
     return model.for_gpu() if next(model.parameters()).is_cuda else model
 
 

@@ -107,7 +107,6 @@ def _old_name(name: str) -> str:
 
 
 def _recover(parent: Folder, name: str) -> None:
-    """Finishes what a killed writer began."""
     old = _old_name(name)
     if parent.kind(name) is None and parent.kind(old) == "folder":
         parent.rename(old, name)
@@ -118,7 +117,6 @@ def _recover(parent: Folder, name: str) -> None:
 
 
 def _sync_tree(parent: Folder, name: str) -> None:
-    """Makes all files of a folder durable."""
     if parent.descriptor is None:  # contents can be made durable, names cannot
         for path in (parent.path / name).rglob("*"):
             if path.is_file():

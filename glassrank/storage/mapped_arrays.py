@@ -216,8 +216,7 @@ def open_array(
 
 
 def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous read-only view, as mapped arrays are: numba compiles a function once more for
-    writeable arrays."""
+    """A read-only view: numba compiles a function once more for writeable arrays."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -257,8 +257,7 @@ class WordPieceEncoder:
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
-        """`longest` includes [CLS] and [SEP]. With `most_words`, a text is first truncated to its
-        first words, as in the TK paper."""
+        """`longest` counts [CLS] and [SEP]; `most_words` truncates first, as in the TK paper."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
         read = [limit_text(text) for text in texts]

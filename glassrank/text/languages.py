@@ -220,8 +220,7 @@ def get_analyzer(language: str) -> Analyzer:
 
 
 def get_analyzer_by_name(name: str) -> Analyzer:
-    """The present analyzer for the name that an index stores; its own name differs if its rules
-    have changed."""
+    """The analyzer of a stored name; its own name differs if its rules have changed."""
     if name.startswith("auto-"):
         return MixedAnalyzer(set(name.partition(":")[2].split("+")) & {*LANGUAGES})
     _, _, code = name.partition("-")

@@ -100,8 +100,7 @@ def split_unicode_words(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, stop) of each word of `split_unicode_words`: words stand in the text as they are, one
-    after another."""
+    """(start, stop) of each word of `split_unicode_words` in the text."""
     stop = 0
     for word in split_unicode_words(text):
         start = text.index(word, stop)

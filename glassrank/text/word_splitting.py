@@ -149,8 +149,7 @@ def _split_part(part: str) -> list[str]:
 
 
 def split_by_rules(text: str, ends: bool = True) -> Iterator[str]:
-    """By the rules alone: slower; `split_words` must agree with it. `ends` says that this is the
-    end of the text."""
+    """By the rules alone, slower; `ends` says that this is the end of the text."""
     text = _HALF_PAIR.sub("?", text)  # as in broken JSON
     classes = text.translate(_classes)
     at = 0
@@ -169,7 +168,6 @@ def split_by_rules(text: str, ends: bool = True) -> Iterator[str]:
 
 
 def _words_at(classes: str, at: int, ends: bool) -> list[tuple[int, int]]:
-    """The words of the best rule at a position."""
     if ends and (initials := _LAST_INITIALS.match(classes, at)):
         rest = _SINGLE.finditer(classes, initials.end(1))
         return [initials.span(1), *(word.span() for word in rest)]

@@ -104,8 +104,7 @@ def _on_tiles(name: str, count: int) -> Callable[..., Any]:
 
 
 def _to_memory(name: str) -> Callable[..., Any]:
-    """An instruction between a tile and an array: where its first row begins, and how many bytes
-    lie between rows."""
+    """An instruction between a tile and an array of rows that lie `stride` bytes apart."""
 
     @intrinsic(prefer_literal=True)
     def operation(typing: Any, tile: Any, memory: Any, at: Any, stride: Any) -> Any:

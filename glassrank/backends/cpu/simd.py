@@ -231,8 +231,7 @@ def broadcast_at(typing: Any, source: Any, at: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, target: Any, at: Any) -> Any:
-    """Asks for the cache line of an element that will be read, to the second level; it may lie
-    outside of the array."""
+    """Fetches the cache line of an element, which may lie outside of the array, to level 2."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]

@@ -88,8 +88,7 @@ _over_power = on_vectors(lambda builder, *args: _scaled(builder, "sub", *args), 
 
 @intrinsic
 def _split(typing: Any, value: Any) -> Any:
-    """(m, e): the value is m times 2 to the power of e, and m lies around 1, between the square
-    roots of 1/2 and 2."""
+    """(m, e): the value is m times 2 to the power of e, with m between the roots of 1/2 and 2."""
     pair = types.UniTuple(vector, 2)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -59,8 +59,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 class Pooling(NamedTuple):
-    """Kernels in the order of `kernel_runs`, and the weights of their counts; in compiled code,
-    with pointers instead of arrays."""
+    """Kernels in the order of `kernel_runs` and the weights of their counts, as pointers."""
 
     curves: Any
     steps: Any
@@ -81,8 +80,7 @@ def _distance(similarity: Any, middle: Any, limit: Any) -> Any:
 
 
 def _counter(at_least: bool) -> Any:
-    """Compiled for kernels around their centers, or for `at_least` kernels, whose value stays at
-    its top from the center on."""
+    """Compiled for kernels around their centers, or for `at_least` kernels."""
 
     @njit(inline="always")
     def add(
@@ -139,8 +137,7 @@ _count_around, _count_at_least = _counter(at_least=False), _counter(at_least=Tru
 
 @njit
 def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratch: Any) -> None:
-    """Adds the values of a chunk's tokens, two by two; an odd last one is read twice and counts
-    once."""
+    """Adds the values of a chunk's tokens, two by two; an odd last one counts once."""
     for group in range(query.groups):
         place = group * pooling.kernels * LANES
         for word in range(0, words, 2):

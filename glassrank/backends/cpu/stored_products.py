@@ -206,8 +206,7 @@ def _widen(stored: Any, row: int, size: int, wide: Any, to: int) -> None:
 
 
 def similarity(*_: Any) -> Any:
-    """Sixteen cosines, of one group of the query with token `word` of the chunk from row
-    `begin`."""
+    """Sixteen cosines, of one group of the query with token `word` of the chunk from `begin`."""
 
 
 @overload(similarity, strict=False)
@@ -230,8 +229,7 @@ def _similarity(query: Any, stored: Any, begin: Any, word: Any, group: Any, scra
 
 
 def configure(*_: Any) -> Any:
-    """Before a chunk of `words` tokens: gives tiles as many rows, at most sixteen; returns how
-    many."""
+    """Before a chunk of `words` tokens: gives tiles that many rows, at most 16; how many."""
 
 
 @overload(configure, strict=False)

@@ -47,8 +47,7 @@ class Folded:
 
 
 class Rows(NamedTuple):
-    """Rows (Q, H) before their norm, in float32, and each one's mean and one over its deviation,
-    (Q, 2)."""
+    """Rows (Q, H) before their norm, in float32, with (Q, 2) mean and 1 / deviation of each."""
 
     values: Tensor
     spread: Tensor

@@ -25,8 +25,7 @@ def is_foldable(encoder: Encoder) -> bool:
 
 
 class QueryLayers:
-    """An encoder's layers over one query. Its weights are copies: later training does not change
-    them."""
+    """An encoder's layers over one query, with copies of its weights."""
 
     def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
         self._pieces = embeddings.pieces.weight  # (V, H)
@@ -41,8 +40,7 @@ class QueryLayers:
         """Of the last rows."""
 
     def before_norm(self, ids: Tensor, length: Tensor) -> Tensor:
-        """Ids (Q,), of which the first `length` (1,) count, to rows before the last norm, (Q, H) in
-        float32."""
+        """Ids (Q,), of which the first `length` (1,) count, to rows before the last norm."""
         rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
         for layer in self._layers:
             rows = layer(rows, length)
@@ -77,8 +75,7 @@ class _QueryLayer:
 
 
 def concat_linears(*linears: nn.Linear) -> nn.Linear:
-    """One linear layer for several with the same input; their outputs stand one behind the
-    other."""
+    """One linear layer for several with the same input; outputs are concatenated."""
     weight = torch.cat([each.weight.detach() for each in linears])  # (sum of N, K)
     made = nn.Linear(weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
     with torch.no_grad():

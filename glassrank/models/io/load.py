@@ -60,8 +60,7 @@ def load_named(model: str | Path) -> SavedModel:
 def load_for_inference(
     model: str | Path, device: str = "cpu", *, exact: bool = False
 ) -> SavedModel:
-    """The same for ranking: on a CPU, ONNX Runtime computes it where the family allows it, unless
-    layers are to be as `exact` as they were trained."""
+    """For ranking: ONNX Runtime computes it on a CPU if it can, and if not `exact`."""
     folder, trusted = _locate(model)
     if device == "cpu" and (graph := published_graph(folder)) is not None:
         return load_published(folder, graph)

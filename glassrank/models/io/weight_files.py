@@ -125,8 +125,7 @@ def find_scales(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def read_arrays(content: bytes) -> dict[str, Weight]:
-    """All weights of a file with a checked header: finite float32, and int8 matrices as they are,
-    with their scales."""
+    """All weights of a file with a checked header: finite float32, or int8 with scales."""
     try:
         stored: Any = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:

@@ -157,7 +157,6 @@ def _make_lines(
     dev_runs: "list[Run]",
     measures: list[str],
 ) -> "list[Line]":
-    """One line for each variant of each model."""
     from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
     from glassrank.research.evaluate.timed_models import Line
 

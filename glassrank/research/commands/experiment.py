@@ -98,8 +98,7 @@ def _plain(values: Iterable[float]) -> list[float]:
 
 
 def as_plain(result: "Experiment") -> Mapping[str, object]:
-    """All results for JSON: values of each query, in the order of the queries (with folds, fold by
-    fold), and means at every depth."""
+    """All results for JSON: values of each query, fold by fold, and means at every depth."""
     return {
         "split": result.split,
         "queries": len(result.first_stage.query_ids),

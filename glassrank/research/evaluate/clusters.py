@@ -260,7 +260,6 @@ def _find_terms(
 
 
 def _count_texts_with(texts: Sequence[list[str]]) -> Counter[str]:
-    """The number of texts that contain each word."""
     return Counter(word for words in texts for word in set(words))
 
 

@@ -194,8 +194,7 @@ def evaluate_at_depths(
 
 
 def _group_queries(judged: Judged, deepest: int) -> Iterator[Ints]:
-    """Groups of queries that found equally many relevant documents; queries without any are in no
-    group."""
+    """Groups of queries that found equally many relevant documents, and at least one."""
     retrieved = np.isfinite(judged.ranks).sum(1)  # (Q,)
     deepest = min(deepest, int(judged.retrieved.max()))
     for count in np.unique(retrieved[retrieved > 0]):

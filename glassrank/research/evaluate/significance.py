@@ -132,7 +132,6 @@ def correct(p_values: Sequence[float], method: Correction = "holm") -> Floats:
 
 
 def _differences(system: ArrayLike, baseline: ArrayLike) -> Floats:
-    """System minus baseline, for each query."""
     a, b = np.asarray(system, np.float64), np.asarray(baseline, np.float64)
     if a.ndim != 1 or a.shape != b.shape or a.size == 0:
         raise InputError(

@@ -45,8 +45,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
 
 
 def fit_model_statistics(model: Ranker, docs: Tokens, vector_teacher: Ranker | None = None) -> None:
-    """Fit a new model's statistics on a sample of documents, the same in every run. With a vector
-    teacher, fit the projection to its vectors."""
+    """Fit statistics on a fixed sample of documents, or on a vector teacher's vectors."""
     some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_SAMPLE_SIZE])
     shown = map(docs.batch, np.array_split(some, max(1, -(-len(some) // _BATCH_SIZE))))
     if vector_teacher is None:
@@ -119,7 +118,6 @@ def _continue_from(config: TrainConfig, prepared: Prepared, saved: SavedModel) -
 
 
 def _replace_encoder(model: Ranker, bert: Pretrained, prepared: Prepared) -> None:
-    """Replace the encoder by another of the same size."""
     if not isinstance(model, LateInteraction):
         raise InputError(
             f"start.bert with start.model needs a kernel_bert or maxsim, found {model.name}; keep "

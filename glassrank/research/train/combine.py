@@ -65,8 +65,7 @@ def select_models(
     device: str = "cpu",
     say: Say = lambda _: None,
 ) -> Selection:
-    """Select among checkpoints on dev queries, with all candidates re-ranked, and save the ensemble
-    with its best depth."""
+    """Select checkpoints on dev queries, and save the ensemble with its best depth."""
     if not folders:
         raise InputError("give one model or more")
     queries = np.arange(len(prepared.dev.queries))
@@ -119,7 +118,6 @@ def select_models(
 
 
 def _make_tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
-    """Cut texts to the model's lengths."""
     target = get_device(device)
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
     return SplitTensors.of(split, docs, saved.usage.query_length, target)

@@ -78,7 +78,6 @@ class CudaGraphStep(Step):
         super().update(progress)
 
     def _compute(self) -> Tensor:
-        """Loss and gradients of the static inputs."""
         for tensor in (
             *self._model.parameters(),
             *(part for kept in self._static_inputs for part in kept),
@@ -122,8 +121,7 @@ def compile_if_long(model: Ranker, config: TrainConfig) -> AbstractContextManage
 
 @contextmanager
 def compile_model(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]:
-    """Compile the model's three calls inside the block. A call that cannot be compiled stays as it
-    is."""
+    """Compile the model's calls inside the block; one that cannot be compiled stays."""
     from torch import _dynamo
 
     with _dynamo.config.patch(suppress_errors=broken_calls_stay), warnings.catch_warnings():

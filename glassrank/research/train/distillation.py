@@ -47,8 +47,7 @@ def freeze_teacher(model: Ranker) -> Ranker:
 def vector_loss(
     ours: tuple[TokenEmbeddings, TokenEmbeddings], theirs: tuple[TokenEmbeddings, TokenEmbeddings]
 ) -> Tensor:
-    """The mean of 1 - cosine over query tokens and over document tokens, plus the mean squared
-    difference of the query tokens' weights."""
+    """The mean of 1 - cosine over tokens, plus the squared difference of query weights."""
     (query, doc), (teacher_query, teacher_doc) = ours, theirs
     query_mask, doc_mask = teacher_query.mask, teacher_doc.mask
     return (

@@ -123,8 +123,7 @@ ALONE = Team()
 
 @contextmanager
 def join_team(device: str, address: str = "env://") -> Iterator[Team]:
-    """The team that torchrun started, or a team of one. Each process takes the GPU of its local
-    rank; `address` is the rendezvous."""
+    """The team that torchrun started, or one of one; each process takes its local GPU."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield Team(device=device)

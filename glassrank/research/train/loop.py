@@ -153,8 +153,7 @@ def _make_step(
     vector_teacher: Ranker | None,
     say: Say,
 ) -> Step:
-    """A CUDA graph for batches of this shape if the model allows it: one from outside the package
-    may synchronize in a step."""
+    """A CUDA graph if the model allows it: one from outside the package may synchronize."""
     if examples is not None:
         try:
             return CudaGraphStep(model, optimizers, config, examples, vector_teacher)

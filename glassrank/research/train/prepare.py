@@ -114,8 +114,6 @@ def _load_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | 
 def _load_teacher(
     config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str
 ) -> Teacher:
-    """The teacher, or the mean of several."""
-
     def named(name: str) -> Teacher:
         return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device)
 
@@ -209,7 +207,6 @@ def _make_vectors(
 def _add_buckets(
     matrix: NDArray[np.float32], vocabulary: Vocabulary, seed: int
 ) -> NDArray[np.float32]:
-    """Add random rows for hashed unknown words."""
     shape = vocabulary.buckets, matrix.shape[1]
     values = np.random.default_rng([seed, vocabulary.buckets]).standard_normal(shape, np.float32)
     known = matrix[UNKNOWN + 1 :]
@@ -219,8 +216,7 @@ def _add_buckets(
 def make_subword_arrays(
     vectors: "SubwordVectors", vocabulary: Vocabulary, seed: int
 ) -> tuple[NDArray[np.float32], SubwordRows]:
-    """A table (V + buckets, E) and the rows of each word: its own and those of its n-grams. A word
-    without either gets a random row."""
+    """A table (V + buckets, E), and each word's rows: its own and its n-grams'."""
     known = {word: number for number, word in enumerate(vectors.words)}
     ngrams = vectors.table[len(known) :]  # (buckets, E)
     table = np.zeros((len(vocabulary), vectors.table.shape[1]), np.float32)  # (V, E)

@@ -89,8 +89,7 @@ class PassageOffsets:
         places: NDArray[np.int64],
         shares: NDArray[np.float32],
     ) -> NDArray[np.float32]:  # (docs,)
-        """Scores of documents from the scores of their passages. `shares` are the first stage's
-        part of each score."""
+        """Scores of documents from those of passages; `shares` are the first stage's parts."""
         return aggregate_passages(values, places, shares, self.best, self.first).scores
 
 

@@ -24,8 +24,7 @@ from glassrank.research.train.config import StartConfig
 
 
 def prune(model: Ranker, start: StartConfig) -> LateInteraction:
-    """Keep the layers that `start` names, and of them as many heads and feed-forward units as it
-    says: those with the largest weights."""
+    """Keep the layers that `start` names, and their heads and units with the largest weights."""
     if not isinstance(model, LateInteraction):
         raise InputError(
             f"start.layers: expected a kernel_bert or maxsim model, found {model.name}"

@@ -99,8 +99,7 @@ def make_card(
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """One row for each validation, by step. A killed run may log a step twice, or half a line: the
-    last complete one counts."""
+    """One row for each validation; a killed run may leave a step twice, or half a line."""
     with wrap_os_errors(f"read {path}"):
         try:
             with Folder.open(path.parent) as folder:

@@ -29,8 +29,7 @@ def encoder_names(model: Ranker) -> tuple[str, str]:
 
 
 def uses_embedding_table(model: Ranker) -> TypeGuard[WordRanker]:
-    """Whether a model looks up word vectors in a table before anything else; one from outside the
-    package may override that."""
+    """Whether a model looks up word vectors in a table first."""
     return isinstance(model, WordRanker) and all(
         getattr(type(model), name) is getattr(WordRanker, name)
         for name in ("encode_query", "encode_doc")

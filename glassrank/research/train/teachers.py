@@ -33,8 +33,7 @@ def load_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Te
 
 
 class MeanTeacher:
-    """The weighted mean of several teachers' scores, each standardized over a query's candidates:
-    cosines and logits have different scales."""
+    """The weighted mean of several teachers' scores, standardized in each list."""
 
     def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
         self._teachers = teachers
@@ -51,7 +50,6 @@ class MeanTeacher:
 def _standardize(
     scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Standardize within each query."""
     count = np.maximum(lengths, 1)
     centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
     deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)

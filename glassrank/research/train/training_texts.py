@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextSplit:
-    """Split queries and their candidates: the first stage's documents, then judged ones that it
-    missed."""
+    """Split queries and candidates: the first stage's, then judged ones that it missed."""
 
     queries: list[list[str]]
     collection: NDArray[np.int32]  # (Q,)
@@ -69,8 +68,7 @@ class WordCounts:
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """Split documents and queries of all collections. Each passage of a divided document is a
-    text."""
+    """Split documents and queries of all collections; each passage is a text."""
 
     docs: Sequence[Sequence[str]]
     train: TextSplit

@@ -185,7 +185,6 @@ def _detect_format(path: Path) -> Format:
 
 
 def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(id, vector) of each line with a wanted word."""
     count, size, seen = 0, 0, 0
     for number, line in read_lines(path):
         line = line.rstrip(" ")  # word2vec ends its lines with a space

@@ -65,8 +65,7 @@ def train_fasttext(
     seed: int = 0,
     workers: int = 1,
 ) -> SubwordVectors:
-    """Trains fastText (continuous bag of words): vectors of n-grams of `shortest` to `longest`
-    letters, hashed into `buckets`. Options as in `train_word2vec`."""
+    """Trains fastText: n-grams of `shortest` to `longest` letters in `buckets`."""
     vectors = _train(
         import_extra("gensim.models").FastText, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
@@ -78,7 +77,6 @@ def train_fasttext(
 def _train(
     kind: Any, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
 ) -> Any:
-    """gensim's keyed vectors of the vocabulary's words."""
     if iter(texts) is texts:
         raise InputError(
             "texts are read once for each epoch; give a list, or an object that can be iterated "
