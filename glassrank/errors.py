@@ -86,6 +86,22 @@ class InputError(GlassrankError):
         return cls(f"{path}:{line}: {problem}", code="bad_line")
 
 
+@contextmanager
+def needs_extra(name: str, what: str = "this") -> Iterator[None]:
+    """Imports packages of this extra of glassrank; says what to install if one is missing."""
+    try:
+        yield
+    except ImportError as error:
+        # A package that imports others by itself may not say which one is missing.
+        missing = f"a package that is missing ({error})"
+        if error.name:
+            missing = f"the package {error.name}"
+        raise InputError(
+            f"{what} needs {missing}; install it: pip install 'glassrank[{name}]'",
+            code="missing_package",
+        ) from error
+
+
 class DuplicateIdError(InputError):
     """Two documents have the same id."""
 

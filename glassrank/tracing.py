@@ -9,7 +9,7 @@ each model, and sort. Attributes never contain texts.
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from glassrank.errors import InputError
+from glassrank.errors import needs_extra
 
 _OFF: AbstractContextManager[Any] = nullcontext()
 _tracer: Any = None
@@ -28,7 +28,7 @@ def enable_tracing(provider: Any = None) -> None:
     """Sends the spans of this process to `provider`, to the `TracerProvider` that the program has
     set, or else to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names."""
     global _tracer
-    try:
+    with needs_extra("tracing", "tracing"):
         from opentelemetry import trace
 
         if provider is None:
@@ -36,11 +36,6 @@ def enable_tracing(provider: Any = None) -> None:
             if isinstance(provider, trace.ProxyTracerProvider):
                 trace.set_tracer_provider(_collector_provider())
                 provider = trace.get_tracer_provider()
-    except ImportError:
-        raise InputError(
-            "tracing needs OpenTelemetry; install it: pip install 'glassrank[tracing]'",
-            code="missing_package",
-        ) from None
     _tracer = provider.get_tracer("glassrank")
 
 

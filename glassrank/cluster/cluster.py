@@ -11,8 +11,7 @@ from typing import Any
 
 from glassrank.cluster.shard import Requests, Shard, Shards
 from glassrank.deadline import NEVER, Deadline
-from glassrank.errors import GlassrankError
-from glassrank.integrations import extra
+from glassrank.errors import GlassrankError, needs_extra
 from glassrank.rerank.reranker import Reranker
 
 LOCAL = "local"
@@ -27,7 +26,7 @@ _PATIENCE_SECONDS = 900.0
 @contextmanager
 def connect(address: str) -> Iterator[None]:
     """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before."""
-    with extra("cluster"):
+    with needs_extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray

@@ -15,11 +15,10 @@ from typing import Any
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores, load_store_manifest
-from glassrank.errors import CorruptError, InputError, wrap_os_errors
+from glassrank.errors import CorruptError, InputError, needs_extra, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
 from glassrank.index.writer import remove_leftovers
-from glassrank.integrations import extra
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import checksum_array
@@ -191,7 +190,7 @@ def _put(files: Any, source: Path, target: str, size: int | None = None) -> None
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    with extra("cluster"):
+    with needs_extra("cluster"):
         import fsspec
     try:
         files, root = fsspec.core.url_to_fs(url)

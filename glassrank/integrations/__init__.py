@@ -4,11 +4,9 @@
 its own, which imports the framework's package. If that is missing, one error says what to install.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from glassrank.errors import InputError
 from glassrank.rerank import rank
 from glassrank.types import Hit
 
@@ -29,17 +27,3 @@ def rank_items(
     used = known if len(known) == len(items) else None
     ranking = rank(query, texts, scores=used, **options)
     return [(items[hit.doc_id], hit) for hit in ranking]
-
-
-@contextmanager
-def extra(name: str) -> Iterator[None]:
-    """Imports packages of this extra of glassrank."""
-    try:
-        yield
-    except ImportError as error:
-        # A package that imports others by itself may not say which one is missing.
-        what = f"the package {error.name}" if error.name else f"a package that is missing ({error})"
-        raise InputError(
-            f"this needs {what}; install it: pip install 'glassrank[{name}]'",
-            code="missing_package",
-        ) from error

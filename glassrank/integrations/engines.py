@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import GlassrankError, InputError, needs_extra
 from glassrank.index.first_stage import ScoredIds
-from glassrank.integrations import extra
 
 if TYPE_CHECKING:
     import tantivy
@@ -126,7 +125,7 @@ class PostgresText:
     ) -> None:
         """`address` is a connection string; the table may be `schema.table`. The server ends a
         statement after `timeout_ms`, if that is given."""
-        with extra("engines"):
+        with needs_extra("engines"):
             import psycopg
             from psycopg.sql import SQL, Identifier, Literal
 
@@ -199,7 +198,7 @@ class Tantivy:
     ) -> None:
         """`index` is an open index or its folder, `fields` are searched. `id`, `text` and `title`
         must be stored fields, and ids indexed with the tokenizer `raw`."""
-        with extra("engines"):
+        with needs_extra("engines"):
             import tantivy
 
         self._index = index if isinstance(index, tantivy.Index) else tantivy.Index.open(str(index))

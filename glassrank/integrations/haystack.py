@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from glassrank.errors import InputError
-from glassrank.integrations import extra, rank_items
+from glassrank.errors import InputError, needs_extra
+from glassrank.integrations import rank_items
 from glassrank.rerank import warm_up
 from glassrank.rerank.text_pipeline import load_rerankers
 
-with extra("integrations"):
+with needs_extra("integrations"):
     from haystack import Document, component
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from glassrank.integrations import extra, rank_items
+from glassrank.errors import needs_extra
+from glassrank.integrations import rank_items
 from glassrank.rerank.relevance import relevance_scores
 from glassrank.types import Hit
 
-with extra("integrations"):
+with needs_extra("integrations"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever

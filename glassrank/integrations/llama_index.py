@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from glassrank.errors import InputError
-from glassrank.integrations import extra, rank_items
+from glassrank.errors import InputError, needs_extra
+from glassrank.integrations import rank_items
 
-with extra("integrations"):
+with needs_extra("integrations"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 

@@ -5,10 +5,10 @@ PtRetriever(gr.open("my.index")) % 100 >> PtReranker("default")
 
 from typing import Any
 
-from glassrank.integrations import extra
+from glassrank.errors import needs_extra
 from glassrank.rerank import rank
 
-with extra("integrations"):
+with needs_extra("integrations"):
     import pandas as pd
     import pyterrier as pt
 

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, needs_extra
 from glassrank.index.first_stage import ScoredIds
-from glassrank.integrations import extra
 from glassrank.models.model import TokenEmbeddings, to_array
 from glassrank.models.text_batches import make_batch, map_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
 
-with extra("engines"):
+with needs_extra("engines"):
     import faiss
 
 Encode = Callable[[list[str]], Any]

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from glassrank.errors import InputError, sanitize, wrap_os_errors
+from glassrank.errors import InputError, needs_extra, sanitize, wrap_os_errors
 from glassrank.models.io.model_folder import CARD, CONFIG, VOCABULARY, WEIGHTS
 from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
@@ -54,10 +54,8 @@ def fetch(name: str) -> Path:
 
 
 def _package() -> Any:
-    try:
+    with needs_extra("hub", "the hub"):
         import huggingface_hub
-    except ImportError:
-        raise InputError("the hub needs a package: pip install 'glassrank[hub]'") from None
     return huggingface_hub
 
 

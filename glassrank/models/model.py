@@ -6,15 +6,14 @@
     out = model.interact(q, d)       # out.score, out.parts
 
 Re-ranking of texts, stored token embeddings and explanations all go through these calls. What they
-ask of a model beyond that is in its `ModelInfo`, never its class. Arrays are PyTorch's tensors or
-numpy's, by what computes the model.
+ask of a model beyond that is in its `ModelInfo`, never its class.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +21,29 @@ from numpy.typing import NDArray
 from glassrank.backends.configs import ScoringHead
 from glassrank.errors import InputError
 
+Array: TypeAlias = Any
+"""A numpy array, or a PyTorch tensor, by what computes the model: the two share no type."""
+
 
 class TokenBatch(NamedTuple):
     """Token ids, padded at the end, and a mask that is 1 where a token stands."""
 
-    ids: Any  # (B, L) integers
-    mask: Any  # (B, L) floats
+    ids: Array  # (B, L) integers
+    mask: Array  # (B, L) floats
 
 
 class TokenEmbeddings(NamedTuple):
     """Vectors of the tokens of queries or documents, from a table or from an encoder."""
 
-    vectors: Any  # (B, L, E); a model may put further axes in between
-    mask: Any  # (B, L) floats
-    idf: Any  # (B, L); ones where a model has no use for it; an ensemble has one per member
+    vectors: Array  # (B, L, E); a model may put further axes in between
+    mask: Array  # (B, L) floats
+    idf: Array  # (B, L); ones where a model has no use for it; an ensemble has one per member
 
     def rows(self, which: Any) -> "TokenEmbeddings":
         """Those of some texts of the batch, by their numbers or as a slice."""
         return TokenEmbeddings(self.vectors[which], self.mask[which], self.idf[which])
 
-    def with_vectors(self, vectors: Any) -> "TokenEmbeddings":
+    def with_vectors(self, vectors: Array) -> "TokenEmbeddings":
         """The same tokens with other vectors. Not every compiler knows `_replace`."""
         return TokenEmbeddings(vectors, self.mask, self.idf)
 
@@ -50,8 +52,8 @@ class TokenEmbeddings(NamedTuple):
 class Output:
     """`parts` are named values. The `summands` of an additive model add up to the score."""
 
-    score: Any  # (B,)
-    parts: dict[str, Any]
+    score: Array  # (B,)
+    parts: dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Model(Protocol):
     config: Any
     words: Any
     """The table of its word vectors, or None. Saved weights have this name."""
-    first_stage_weight: Any
+    first_stage_weight: Array
     """What the first stage's score counts, or None."""
 
     @property
@@ -147,7 +149,9 @@ class Model(Protocol):
         """Scores (B,) of B queries and B documents."""
 
     @abstractmethod
-    def rank(self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Any = None) -> Output:
+    def rank(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Array | None = None
+    ) -> Output:
         """`interact`, plus the weighted first-stage score as one more part if there is a weight."""
 
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
@@ -162,7 +166,7 @@ class Model(Protocol):
         return []
 
 
-def to_array(values: Any) -> NDArray[Any]:
+def to_array(values: Array) -> NDArray[Any]:
     """An array, or a tensor from any device, as numpy has it; floats in at least 32 bits."""
     if hasattr(values, "detach"):
         values = (values.detach().float() if values.element_size() < 4 else values.detach()).cpu()

@@ -7,7 +7,7 @@ from typing import Any
 
 import regex
 
-from glassrank.errors import InputError
+from glassrank.errors import needs_extra
 from glassrank.text.english import FUNCTION_WORDS
 
 _SAMPLE_CHARS = 400
@@ -37,14 +37,8 @@ def detect_language(text: str, languages: tuple[str, ...]) -> str:
 
 @cache
 def _identifier(languages: tuple[str, ...]) -> Any:
-    try:
+    with needs_extra("languages", "detecting a language, instead of naming it,"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise InputError(
-            "language detection needs py3langid: pip install 'glassrank[languages]'; or name the "
-            "language of the documents",
-            code="missing_package",
-        ) from None
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     identifier.set_languages(languages)
     return identifier

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassrank import integrations
-from glassrank.errors import InputError
+from glassrank.errors import InputError, needs_extra
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -60,7 +59,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package: str, extra: 
 def test_a_package_that_does_not_name_what_it_misses_is_quoted() -> None:
     with (
         pytest.raises(InputError, match=r"a package that is missing \(no uuid_utils\); install it"),
-        integrations.extra("integrations"),
+        needs_extra("integrations"),
     ):
         raise ImportError("no uuid_utils")
 

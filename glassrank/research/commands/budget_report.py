@@ -14,7 +14,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, needs_extra
 from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.research.evaluate.budget_curve import TimeCurve
 from glassrank.research.evaluate.timed_models import BudgetReport
@@ -137,12 +137,8 @@ def check_plot(path: Path) -> None:
     """Raise an error before hours of scoring if the picture cannot be drawn."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"--plot writes {', '.join(ENDINGS)}, found {path.name!r}")
-    try:
+    with needs_extra("train", "--plot"):
         import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "--plot needs matplotlib; install it: pip install 'glassrank[train]'"
-        ) from None
 
 
 def draw(report: BudgetReport, path: Path) -> None:

@@ -8,10 +8,8 @@ Vectors with Subword Information", TACL 2017: a word is the mean of its characte
 `vector_files` reads them, `vector_training` trains them.
 """
 
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,15 +132,3 @@ def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:
                 value = ((value ^ signed) * _PRIME) & _BITS
             if n >= shortest and (n > 1 or 0 < start < end):  # not a single bracket
                 yield value
-
-
-def import_extra(module: str) -> Any:
-    """Imports an optional module, or raises an error that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.split(".")[0]
-        raise InputError(
-            f"this needs the package {package}; install it: pip install 'glassrank[train]'",
-            code="missing_package",
-        ) from None

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassrank.errors import GlassrankError, InputError, wrap_os_errors
+from glassrank.errors import GlassrankError, InputError, needs_extra, wrap_os_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.settings import to_plain
 from glassrank.storage.checksummed_json import parse_json
@@ -127,12 +127,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path:
     """Draw the curves of a run; the file name sets the format: svg, png or pdf."""
-    try:
+    with needs_extra("train", "a picture of curves"):
         import matplotlib
-    except ImportError:
-        raise InputError(
-            "curves need matplotlib; install it: pip install 'glassrank[train]'"
-        ) from None
     rows = read_log(folder / LOG)
     # Keep text as text, and make the file reproducible.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
@@ -202,10 +198,8 @@ def _find_tracker(name: str) -> Callable[[Path, TrainConfig], AbstractContextMan
 @contextmanager
 def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
     """Log to `out/tensorboard`; a resumed run adds a file."""
-    try:
+    with needs_extra("train", "--log tensorboard"):
         board: Any = import_module("torch.utils.tensorboard")
-    except ImportError:
-        raise _missing_package("tensorboard") from None
     writer = board.SummaryWriter(str(out / "tensorboard"))
 
     def track(row: Mapping[str, float]) -> None:
@@ -222,10 +216,8 @@ def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
 @contextmanager
 def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
     """Log to W&B, configured by its environment variables. A resumed run continues there."""
-    try:
+    with needs_extra("train", "--log wandb"):
         import wandb
-    except ImportError:
-        raise _missing_package("wandb") from None
     out.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
         project="glassrank",
@@ -248,9 +240,3 @@ def _select_values(row: Mapping[str, float], config: TrainConfig) -> dict[str, f
     """All values but the step, with the measure's name."""
     names = {"value": config.validation.measure}
     return {names.get(name, name): value for name, value in row.items() if name != "step"}
-
-
-def _missing_package(package: str) -> InputError:
-    return InputError(
-        f"--log {package} needs the package {package}; install it: pip install 'glassrank[train]'"
-    )

