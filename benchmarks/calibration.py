@@ -35,17 +35,17 @@ from glassrank.corpus import (
     read_run,
 )
 from glassrank.index import Index
-from glassrank.models.calibration import (
-    Calibration,
+from glassrank.models.calibration import Calibration
+from glassrank.models.passages import aggregate_passages
+from glassrank.models.text_batches import batch_by_length, make_batch
+from glassrank.rerank import Reranker
+from glassrank.research.train.fit_calibration import (
     JudgedScores,
     concatenate,
     fit,
     measure_quality,
     weigh_ranks,
 )
-from glassrank.models.passages import aggregate_passages
-from glassrank.models.text_batches import batch_by_length, make_batch
-from glassrank.rerank import Reranker
 from glassrank.types import Doc, Qrels
 
 DEPTH, FIRST, LISTS = 100, 10, (1, 2, 10, 100)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from glassrank.embeddings import Progress, Report
@@ -46,6 +46,7 @@ from glassrank.types import Doc
 Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
 """Runs a function for each of several arguments: here, or on a cluster."""
 
+T = TypeVar("T")
 _SHARES = "shares.json"
 _WAIT_SECONDS = 60.0
 
@@ -98,17 +99,14 @@ def build_shards(
 def build_shard(work: str, number: int, language: str) -> int:
     """How many documents it has: one that is there already, or a new one."""
     path = _shard(Path(work), number)
-    until = time.monotonic() + _WAIT_SECONDS
-    while True:
+
+    def build() -> int:
         with suppress(GlassrankError):
             return len(Index(path))
-        try:
-            docs = _Share(Path(work), number)
-            return len(Index.build(docs, path, overwrite=True, language=language))
-        except BusyError:  # of somebody who is taken for dead, and soon is
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
+        docs = _Share(Path(work), number)
+        return len(Index.build(docs, path, overwrite=True, language=language))
+
+    return _when_free(build)
 
 
 def _shard(work: Path, number: int) -> Path:
@@ -219,12 +217,7 @@ def encode_segment(
     with open_index(index) as parent:
         segment = Segment(parent, record, verify=False, checked=())
     with open_store(store) as folder, ExitStack() as stack:
-        for _ in _until(_WAIT_SECONDS):
-            with suppress(BusyError):  # of somebody who is taken for dead, and soon is
-                stack.enter_context(folder.lock(name))
-                break
-        else:
-            stack.enter_context(folder.lock(name))
+        _when_free(lambda: stack.enter_context(folder.lock(name)))
         parts = []
         for known in old:
             with suppress(CorruptError):
@@ -233,11 +226,16 @@ def encode_segment(
     return part, tally.counts
 
 
-def _until(seconds: float) -> Iterator[None]:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.2)
+def _when_free(work: Callable[[], T]) -> T:
+    """Waits for the lock of somebody who is taken for dead, and soon is."""
+    end = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            return work()
+        except BusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
 
 
 @lru_cache(maxsize=1)

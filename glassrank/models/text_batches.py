@@ -71,13 +71,13 @@ def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
 
 def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
     """A batch padded to its longest text, of arrays or, for a device, of tensors."""
-    padded = pad(ids, min_length=1)
+    padded, mask = pad(ids)
     if device is None:
-        return TokenBatch(padded.ids, padded.mask.astype(np.float32))
+        return TokenBatch(padded, mask.astype(np.float32))
     import torch
 
     return TokenBatch(
-        torch.from_numpy(padded.ids).to(device), torch.from_numpy(padded.mask).float().to(device)
+        torch.from_numpy(padded).to(device), torch.from_numpy(mask).float().to(device)
     )
 
 

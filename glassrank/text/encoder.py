@@ -203,37 +203,20 @@ class WordEncoder:
         return encoded
 
 
-class Batch(NamedTuple):
-    """Ids, padded at the end, and a mask that is true for tokens.
+def pad(sequences: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Ids (B, L) padded to the longest sequence, at least one, and a mask that is true for tokens.
 
-    `cut` counts the truncated tokens of each sequence.
-    """
-
-    ids: NDArray[np.int32]  # (B, L)
-    mask: NDArray[np.bool_]  # (B, L)
-    cut: NDArray[np.int64]  # (B,)
-
-
-def pad(
-    sequences: Sequence[NDArray[np.int32]], max_length: int | None = None, min_length: int = 0
-) -> Batch:
-    """Pads to the longest sequence, at least `min_length`, and truncates to `max_length`.
-
-    >>> pad([np.array([5, 6, 7]), np.array([8])], max_length=2)
-    Batch(ids=array([[5, 6],
-           [8, 0]], dtype=int32), mask=array([[ True,  True],
-           [ True, False]]), cut=array([1, 0]))
+    >>> pad([np.array([5, 6]), np.array([8])])
+    (array([[5, 6],
+           [8, 0]], dtype=int32), array([[ True,  True],
+           [ True, False]]))
     """
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)  # (B,)
-    kept = lengths if max_length is None else np.minimum(lengths, max_length)  # (B,)
-    width = max(min_length, int(kept.max(initial=0)))
-    mask = np.arange(width) < kept[:, None]  # (B, L)
+    mask = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (B, L)
     ids = np.full(mask.shape, PADDING, np.int32)
     if len(sequences):
-        ids[mask] = np.concatenate(
-            [sequence[:n] for sequence, n in zip(sequences, kept.tolist(), strict=True)]
-        )
-    return Batch(ids, mask, lengths - kept)
+        ids[mask] = np.concatenate(sequences)
+    return ids, mask
 
 
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -251,7 +234,7 @@ class WordPieceEncoder:
                 + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
             )
         self.vocabulary = tuple(vocabulary)
-        self._first, self._last = numbers["[CLS]"], numbers["[SEP]"]
+        self._around = [numbers["[CLS]"]], [numbers["[SEP]"]]
         self._tokenizer = _tokenizer(numbers, lowercase)
 
     def encode(
@@ -260,31 +243,39 @@ class WordPieceEncoder:
         """`longest` counts [CLS] and [SEP]; `most_words` truncates first, as in the TK paper."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
-        read = [limit_text(text) for text in texts]
-        cut_words = [behind for _, behind in read]
-        kept = [replace_surrogates(text) for text, _ in read]
+        return encode_subwords(self._tokenizer, texts, self._around, longest, most_words)
+
+
+def encode_subwords(
+    tokenizer: Any,
+    texts: Sequence[str],
+    around: tuple[Sequence[int], Sequence[int]],
+    longest: int,
+    most_words: int | None,
+) -> list[TextIds]:
+    """At most `longest` ids of each text, with the special tokens that stand `around` it."""
+    before, after = around
+    room = max(0, longest - len(before) - len(after))
+    kept, cut_words = [], []
+    for text in texts:
+        read, cut = limit_text(text)
+        # Half a surrogate pair, as in broken JSON, has no UTF-8 form.
+        read = read.encode("utf-8", "replace").decode()
         if most_words is not None:
-            split = [split_words(text) for text, _ in read]
-            cut_words = [
-                behind + max(0, len(words) - most_words)
-                for words, (_, behind) in zip(split, read, strict=True)
-            ]
-            kept = [" ".join(words[:most_words]) for words in split]
-        encoded = self._tokenizer.encode_batch(kept, add_special_tokens=False)
-        room = longest - 2
-        return [
-            TextIds(
-                np.array([self._first, *subwords.ids[:room], self._last], np.int32),
-                cut,
-                max(0, len(subwords.ids) - room),
-            )
-            for subwords, cut in zip(encoded, cut_words, strict=True)
-        ]
-
-
-def replace_surrogates(text: str) -> str:
-    """Replaces half surrogate pairs, as in broken JSON: they have no UTF-8 form."""
-    return text.encode("utf-8", "replace").decode()
+            words = split_words(read)
+            read, cut = " ".join(words[:most_words]), cut + max(0, len(words) - most_words)
+        kept.append(read)
+        cut_words.append(cut)
+    return [
+        TextIds(
+            np.array([*before, *encoded.ids[:room], *after], np.int32),
+            cut,
+            max(0, len(encoded.ids) - room),
+        )
+        for encoded, cut in zip(
+            tokenizer.encode_batch(kept, add_special_tokens=False), cut_words, strict=True
+        )
+    ]
 
 
 def _tokenizer(numbers: dict[str, int], lowercase: bool) -> Any:

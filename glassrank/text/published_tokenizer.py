@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, limit_text, replace_surrogates
-from glassrank.text.word_splitting import split_words
+from glassrank.text.encoder import TextIds, encode_subwords
 
 Ids = NDArray[np.int64]
 
@@ -91,27 +90,8 @@ class PublishedTokenizer:
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
         """At most `longest` ids for each text, special tokens included."""
-        read = [limit_text(text) for text in texts]
-        cut_words = [behind for _, behind in read]
-        kept = [replace_surrogates(text) for text, _ in read]
-        if most_words is not None:
-            split = [split_words(text) for text in kept]
-            cut_words = [
-                cut + max(0, len(words) - most_words)
-                for words, cut in zip(split, cut_words, strict=True)
-            ]
-            kept = [" ".join(words[:most_words]) for words in split]
-        room = max(0, longest - sum(self.around))
-        return [
-            TextIds(
-                np.array([*self._before, *encoded.ids[:room], *self._after], np.int32),
-                cut,
-                max(0, len(encoded.ids) - room),
-            )
-            for encoded, cut in zip(
-                self._tokenizer.encode_batch(kept, add_special_tokens=False), cut_words, strict=True
-            )
-        ]
+        around = self._before, self._after
+        return encode_subwords(self._tokenizer, texts, around, longest, most_words)
 
     def content(self, ids: NDArray[np.integer]) -> Ids:
         """The ids of an encoded text without special tokens."""

@@ -16,20 +16,20 @@ import glassrank
 from glassrank.deadline import NEVER
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.calibration import (
-    Calibration,
-    JudgedScores,
-    concatenate,
-    fit,
-    measure_quality,
-    weigh_ranks,
-)
+from glassrank.models.calibration import Calibration
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import CONFIG, PACKAGED, Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Pipeline, Reranker, load
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.scheduler import Scheduler
+from glassrank.research.train.fit_calibration import (
+    JudgedScores,
+    concatenate,
+    fit,
+    measure_quality,
+    weigh_ranks,
+)
 from glassrank.types import Doc, Ranking
 
 OWN = Calibration(0.6, -1.5)

@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker
-from glassrank.models.calibration import (
+from glassrank.models.io.model_folder import Usage
+from glassrank.research.train.batches import SplitTensors
+from glassrank.research.train.fit_calibration import (
     JudgedScores,
     Quality,
     concatenate,
@@ -17,8 +19,6 @@ from glassrank.models.calibration import (
     measure_quality,
     weigh_ranks,
 )
-from glassrank.models.io.model_folder import Usage
-from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.step import autocast, look_up, score_pairs
 from glassrank.types import Qrels, Run

@@ -37,19 +37,11 @@ def train_word2vec(
     size: int = 300,
     *,
     window: int = 5,
-    negative: int = 5,
-    epochs: int = 5,
     seed: int = 0,
-    workers: int = 1,
 ) -> WordVectors:
     """Trains a continuous bag of words with negative sampling. `texts` are split into words, and
-    read several times; words that do not occur get random vectors. One worker gives the same
-    vectors for the same seed, more are faster."""
-    vectors = _train(
-        _import("gensim.models").Word2Vec, texts, vocabulary,
-        vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
-        workers=workers,
-    )  # fmt: skip
+    read several times; words that do not occur get random vectors."""
+    vectors = _train("Word2Vec", texts, vocabulary, vector_size=size, window=window, seed=seed)
     numbers = vectors.key_to_index
     rows = np.array([numbers.get(word, -1) for word in vocabulary.words], np.int64)  # (V,)
     matrix = np.zeros((len(vocabulary), size), np.float32)  # (V, E)
@@ -62,26 +54,17 @@ def train_fasttext(
     vocabulary: Vocabulary,
     size: int = 300,
     *,
-    shortest: int = 3,
-    longest: int = 6,
     buckets: int = 200_000,
     window: int = 5,
-    negative: int = 5,
-    epochs: int = 5,
     seed: int = 0,
-    workers: int = 1,
 ) -> SubwordVectors:
-    """Trains fastText: n-grams of `shortest` to `longest` letters in `buckets`."""
-    vectors = _train(
-        _import("gensim.models").FastText, texts, vocabulary,
-        vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
-        workers=workers, min_n=shortest, max_n=longest, bucket=buckets,
-    )  # fmt: skip
-    return from_gensim(vectors)
+    """Trains fastText in the same way, with n-grams of 3 to 6 letters in `buckets`."""
+    sizes = {"vector_size": size, "min_n": 3, "max_n": 6, "bucket": buckets}
+    return from_gensim(_train("FastText", texts, vocabulary, window=window, seed=seed, **sizes))
 
 
 def _train(
-    kind: Any, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
+    name: str, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
 ) -> Any:
     if iter(texts) is texts:
         raise InputError(
@@ -90,7 +73,9 @@ def _train(
         )
     keep, discard = (getattr(_import("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD"))
     chunks = _Chunks(texts)
-    model = kind(sg=0, hs=0, min_count=1, **options)
+    kind = getattr(_import("gensim.models"), name)
+    # One worker gives the same vectors for the same seed.
+    model = kind(sg=0, hs=0, min_count=1, negative=5, epochs=5, workers=1, **options)
     model.build_vocab(chunks, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
     if not len(model.wv):
         raise InputError("none of the vocabulary's words occurs in the training texts")
