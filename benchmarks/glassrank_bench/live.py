@@ -4,7 +4,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.models import TokenBatch
@@ -52,19 +54,19 @@ def _saved_tk(folder: Path, some: Sequence[str]) -> Path:
 
 
 @torch.no_grad()
-def _authors(reranker: Reranker, query: str, ids: Sequence[object]) -> Tensor:
+def _authors(reranker: Reranker, query: str, ids: Sequence[NDArray[np.int32]]) -> Tensor:
     model, longest = reranker.model, reranker.usage.doc_length
     encoded = reranker.encode_query(query)
     found = []
     for begin in range(0, len(ids), AT_ONCE):
-        padded = pad(ids[begin : begin + AT_ONCE], max_length=longest)  # type: ignore[arg-type]
-        batch = TokenBatch(torch.from_numpy(padded.ids), torch.from_numpy(padded.mask).float())
+        padded, mask = pad([row[:longest] for row in ids[begin : begin + AT_ONCE]])
+        batch = TokenBatch(torch.from_numpy(padded), torch.from_numpy(mask).float())
         assert model.words is not None
         words = model.words(batch)
         vectors = authors_contextual(model.contextual, words.vectors, words.mask)
         unit = vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-13)
         docs = words._replace(vectors=unit)
-        found.append(model.interact(model.expand(encoded, len(padded.ids)), docs).score)
+        found.append(model.interact(model.expand(encoded, len(padded)), docs).score)
     return torch.cat(found)
 
 

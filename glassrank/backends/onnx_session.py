@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError, sanitize
 
-_FATAL = 4
-"""Log level: the library prints only fatal errors, since others are raised too."""
+_FATAL = 4  # log level: the library prints only fatal errors, since others are raised too
 
 
 class OnnxSession:

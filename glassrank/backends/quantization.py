@@ -36,8 +36,7 @@ def from_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
 
 GROUP, GROUP_BYTES = 16, 6
 _HALF = 4
-_NORMAL_STEP = 0.586
-"""The best step for eight levels, in standard deviations."""
+_NORMAL_STEP = 0.586  # the best step for eight levels, in standard deviations
 _ROUNDS = 3
 _SMALLEST = 1e-300
 _PLACES = np.arange(GROUP)

@@ -33,8 +33,7 @@ _CLUSTERS = 8  # the elbow of 60 questions would be three
 _MEASURES = ["nDCG@10", "RR@10", "R@10"]
 _REPEATS = 3
 _MOST_SECONDS = 1800
-_QUIET_SECONDS = 3.0
-"""Pause after the last search."""
+_QUIET_SECONDS = 3.0  # pause after the last search
 _CAN_PAUSE = hasattr(signal, "SIGSTOP")  # Windows cannot
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1"

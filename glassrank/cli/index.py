@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from glassrank.models.io.model_folder import SavedModel
     from glassrank.types import Doc
 
-_NUM_SAMPLED = 20
-"""Documents whose language is checked."""
+_NUM_SAMPLED = 20  # documents whose language is checked
 
 
 def index(

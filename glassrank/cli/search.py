@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from glassrank.rerank import Pipeline
     from glassrank.types import Hit, Ranking
 
-_MANY = 200
-"""From this many documents on, encoding takes long enough to say so beforehand."""
+_MANY = 200  # from this many documents on, encoding takes long enough to say so beforehand
 
 
 def search(

@@ -15,8 +15,7 @@ from glassrank.backends.compiled import use_compiled_code
 from glassrank.index import Index
 from glassrank.types import Doc
 
-_TERM_FREQUENCIES = (1, 1 << 8, 1 << 16)
-"""They are stored in one, two and four bytes."""
+_TERM_FREQUENCIES = (1, 1 << 8, 1 << 16)  # they are stored in one, two and four bytes
 _DTYPES = ("int8", "bf16", "int3")
 
 

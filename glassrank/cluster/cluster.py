@@ -15,8 +15,7 @@ from glassrank.errors import GlassrankError, needs_extra
 from glassrank.rerank.reranker import Reranker
 
 LOCAL = "local"
-_OBJECT_BYTES = 256 << 20
-"""On one machine: what travels are numbers and scores."""
+_OBJECT_BYTES = 256 << 20  # on one machine: what travels are numbers and scores
 _CALLS_AT_ONCE = 4
 _TRIES = 20
 _PATIENCE_SECONDS = 900.0

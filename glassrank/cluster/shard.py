@@ -35,8 +35,7 @@ from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import IndexStage
 
-_KEPT = 2
-"""States that stay open: the newest, and the one before, for whoever began with that."""
+_KEPT = 2  # states that stay open: the newest, and the one before, for whoever began with that
 
 Masks = list[tuple[NDArray[np.uint8], int]]
 """Of each segment, which documents may be found: bits, and how many there are."""

@@ -34,17 +34,14 @@ _CHARSET = re.compile(
     rb"[\w-]{0,20})",
     re.IGNORECASE,
 )
-_CHARSET_BYTES = 2048
-"""Bytes of a page that are searched for its charset."""
+_CHARSET_BYTES = 2048  # bytes of a page that are searched for its charset
 _BLOCK = 1 << 20
 _KINDS = {0: "pages", 1: "outlines", 2: "paragraphs"}
 _PARAGRAPHS = 2
-_MAX_BYTES = 1 << 20
-"""Bytes of a paragraph; real ones have at most some ten thousand."""
+_MAX_BYTES = 1 << 20  # bytes of a paragraph; real ones have at most some ten thousand
 _MAX_DEPTH = 16
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
-_END = object()
-"""After the last value: the end of the file, or the byte that ends the list."""
+_END = object()  # after the last value: the end of the file, or the byte that ends the list
 
 
 def read_warc(path: Path, encoding: str = "utf-8") -> DocRecords:

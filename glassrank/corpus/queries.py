@@ -28,8 +28,7 @@ from glassrank.types import Qrel, Qrels, Query
 FORMATS = ("tsv", "jsonl", "trec", "car", "irds")
 _ID_FIELDS = ("query_id", "_id", "id", "qid")
 _TEXT_FIELDS = ("text", "query", "title")
-_LABEL = re.compile(r"[+-]?\d{1,9}")
-"""A larger number is a mistake, such as a wrong column."""
+_LABEL = re.compile(r"[+-]?\d{1,9}")  # a larger number is a mistake, such as a wrong column
 
 
 def read_queries(

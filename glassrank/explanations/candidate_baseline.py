@@ -40,14 +40,11 @@ from glassrank.rerank.text_scorer import index_sizes
 _MAX_DOCS = {"summands": 1000, "explained": 16, "ablated": 16}
 """Documents that means are over: the more, the cheaper each is. Fixed, so that an explanation stays
 the same, unless a deadline cuts it short."""
-_MAX_ENCODED = 64
-"""Passages that are encoded because no store has them."""
+_MAX_ENCODED = 64  # passages that are encoded because no store has them
 _DOCS_AT_ONCE, _PASSAGES_AT_ONCE = 256, 8
 """Stored documents, and encoded passages, between two looks at the clock."""
-_TOKENS_AT_ONCE = 4096
-"""With padding, of documents of like length."""
-_MIN_DOCS = 2
-"""With fewer there is nothing to compare with."""
+_TOKENS_AT_ONCE = 4096  # with padding, of documents of like length
+_MIN_DOCS = 2  # with fewer there is nothing to compare with
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from glassrank.types import Doc
 SCHEMA = "glassrank.what-if/1"
 
 _DOCS_AT_ONCE = 16
-_OTHERS_AT_ONCE = 4
-"""Between two looks at the clock."""
+_OTHERS_AT_ONCE = 4  # between two looks at the clock
 _MAX_CHARACTERS = 1_000_000
 
 Spans = Sequence[Span | None]

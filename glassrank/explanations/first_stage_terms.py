@@ -19,8 +19,7 @@ from glassrank.index import Index
 from glassrank.index.methods import RM3, parse_method
 from glassrank.index.search import score_terms
 
-_ROUNDING = 1e-4
-"""Of a score: how much float32 sums in another order may differ."""
+_ROUNDING = 1e-4  # of a score: how much float32 sums in another order may differ
 
 OTHER_WORDS = "other words"
 """Terms that come from no query word, as the model reads the query."""

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, ScorePart
 
-_MIN_SHARE = 0.25
-"""Of the largest difference: smaller ones are not in the sentence."""
+_MIN_SHARE = 0.25  # of the largest difference: smaller ones are not in the sentence
 _MAX_WORDS, _MAX_RIVAL_WORDS = 3, 2
-_MAIN_SHARE = 0.6
-"""Of all that words add: a word that adds more is the main one."""
+_MAIN_SHARE = 0.6  # of all that words add: a word that adds more is the main one
 
 
 def quote(names: Sequence[str]) -> str:

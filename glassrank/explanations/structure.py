@@ -277,8 +277,7 @@ COLOURS = (
     *("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999"),
 )
 _LETTERS = "abcdefghijklmnoprstuvwxyz"
-_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
-"""Superscript letters; Unicode has no q."""
+_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"  # superscript letters; Unicode has no q
 LINES = ("solid", "double", "dashed", "dotted", "wavy")
 
 

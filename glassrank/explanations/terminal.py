@@ -35,8 +35,7 @@ MAX_CHILDREN = 12
 """Shown of a part, the largest; the others are shown as one sum."""
 MAX_WORDS = 6
 """Of a document, in one line."""
-_BAR = 30
-"""Characters of the longest bar."""
+_BAR = 30  # characters of the longest bar
 MAX_PATHS = 3
 """More do not fit side by side; HTML and JSON have them."""
 

@@ -33,8 +33,7 @@ _END = re.compile(
 )
 _WORD = re.compile(r"\s*+\S{1,100}\s*+")
 """A word, or a part of a very long one, with the white space around it."""
-_CHARACTERS_AT_ONCE = 2_000
-"""About so many characters are measured together."""
+_CHARACTERS_AT_ONCE = 2_000  # about so many characters are measured together
 _LONGEST_SENTENCE = 2_000
 
 
@@ -156,8 +155,7 @@ class _Units:
 _ALL = 1 << 30
 _CHARACTERS_PER_WORD = 100
 """No real word is longer: a text beyond this is too long, without splitting it into words."""
-_USUAL_CHARACTERS_PER_WORD = 10
-"""Usually enough to see that a text does not fit."""
+_USUAL_CHARACTERS_PER_WORD = 10  # usually enough to see that a text does not fit
 
 
 class Passage(NamedTuple):

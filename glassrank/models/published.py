@@ -46,8 +46,7 @@ GRAPHS = (
 TOKENIZER = "tokenizer.json"
 _GRAPH_BYTES = 1 << 31
 _LONGEST, _LONGEST_QUERY = 512, 64
-_SCALE = np.float32(20.0)
-"""The scale of cosines, as in the training of sentence-transformers."""
+_SCALE = np.float32(20.0)  # the scale of cosines, as in the training of sentence-transformers
 _EPSILON = np.float32(1e-12)
 
 Array = NDArray[Any]

@@ -13,8 +13,7 @@ Pooling = Literal["mean", "cls"]
 TEXT_BYTES = 1 << 26
 _MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
 _RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}
-_VOCABULARIES = ("tokenizer.json", "vocab.json")
-"""Large files that name no code."""
+_VOCABULARIES = ("tokenizer.json", "vocab.json")  # large files that name no code
 
 
 def open_file(path: Path) -> IO[bytes]:

@@ -15,8 +15,7 @@ from glassrank.models.pretrained import Pretrained, read_pretrained
 from glassrank.models.published_files import check_folder, read_json, read_pooling
 from glassrank.models.torch_models import start_with
 
-_QUERY_LENGTH = 64
-"""Of a cross-encoder, whose positions query and document share."""
+_QUERY_LENGTH = 64  # of a cross-encoder, whose positions query and document share
 
 
 def load_transformers_folder(folder: Path) -> SavedModel:

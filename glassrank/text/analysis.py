@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from glassrank.text.word_breaks import split_unicode_words, word_spans
 
 _CACHE_LIMIT = 100_000
-_MAX_CACHED_CHARS = 32
-"""Together about 25 MB, whatever the queries are."""
+_MAX_CACHED_CHARS = 32  # together about 25 MB, whatever the queries are
 
 
 class Analyzer(ABC):

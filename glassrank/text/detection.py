@@ -11,8 +11,7 @@ from glassrank.errors import needs_extra
 from glassrank.text.english import FUNCTION_WORDS
 
 _SAMPLE_CHARS = 400
-_MIN_FUNCTION_WORDS = 3
-"""Of another language, for texts to be in it."""
+_MIN_FUNCTION_WORDS = 3  # of another language, for texts to be in it
 _ENGLISH_SHARE = 0.15
 """English texts have at least this share of English function words; others have hardly any."""
 _LETTER = regex.compile(r"\p{L}")

@@ -68,8 +68,7 @@ _MAX_RULE_CHARS = 40 * LONGEST_WORD
 """Longer parts are split before the rules apply, which need memory for every character of a word.
 This changes nothing, since such words are split anyway."""
 _CACHE_LIMIT = 50_000
-_MAX_CACHED_CHARS = 64
-"""Together about 25 MB, whatever the texts are."""
+_MAX_CACHED_CHARS = 64  # together about 25 MB, whatever the texts are
 _cache: dict[str, list[str]] = {}
 
 

@@ -105,13 +105,11 @@ def _class_runs() -> tuple[list[int], str]:
 _classes = _Classes({code: chr(code) for code in [*range(128), *map(ord, _KEPT)]})
 _classes |= {0: " ", 2: "\1", 3: "\1"}
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-_NO_SPACE = "\u1680\u2028\u2029"
-"""Python splits at these, the rules do not."""
+_NO_SPACE = "\u1680\u2028\u2029"  # Python splits at these, the rules do not
 _TRAILING = "".join(map(chr, [*range(33), 0x7F, 0xA0, *range(0x2000, 0x200C), 0x3000])) + "'\""
 
 _CACHE_LIMIT = 50_000
-_MAX_CACHED_CHARS = 64
-"""Together about 25 MB, whatever the texts are."""
+_MAX_CACHED_CHARS = 64  # together about 25 MB, whatever the texts are
 _cache: dict[str, list[str]] = {}
 
 

@@ -21,8 +21,7 @@ _COLUMNS, _BLOCK, _WARPS = 64, 128, 4
 """Outputs of one program: few, so that all of the GPU reads the weights; and inputs at a time."""
 _STEPS = 6
 """Blocks of inputs that a program takes; where there are more, several programs add their sums."""
-_HEAD_COLUMNS, _HEAD_WARPS = 32, 4
-"""The same for attention, of which a program takes one head."""
+_HEAD_COLUMNS, _HEAD_WARPS = 32, 4  # the same for attention, of which a program takes one head
 
 
 class Folded:

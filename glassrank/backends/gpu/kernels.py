@@ -25,8 +25,7 @@ from glassrank.errors import InputError
 NEVER = tl.constexpr(-1e4)
 """Added to an exponent where no word stands, which makes the kernel's value zero."""
 
-_COLUMNS = 64
-"""Vectors are multiplied in blocks of so many columns."""
+_COLUMNS = 64  # vectors are multiplied in blocks of so many columns
 _LARGEST_QUERY = 32
 """A program holds so many query words; a longer query takes several, whose scores are added."""
 

@@ -45,8 +45,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 TABLES = ("words.embedding", "encoder.embeddings.pieces")
 """Vectors of words or subwords: most of a small model, and what needs the fewest bits."""
-_SCALES = ".scales"
-"""Scales of an int8 `.weight`, one for each row."""
+_SCALES = ".scales"  # scales of an int8 `.weight`, one for each row
 _BITS = ("float32", "float16", "int8")
 _IN_LAYERS = ".layers."
 

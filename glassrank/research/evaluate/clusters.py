@@ -21,8 +21,7 @@ from glassrank.types import Qrels, Run
 _ROUNDS = 100
 _SAMPLE = 2000
 _MOST_GROUPS = 60
-_LEAST_POINTS = 5
-"""The smallest mean size of a group that is tried."""
+_LEAST_POINTS = 5  # the smallest mean size of a group that is tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,7 @@ from glassrank.types import Qrels, Run
 
 BUDGETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _DEPTHS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000)
-_MIN_GAIN = 0.001
-"""The smallest gain that justifies another model."""
+_MIN_GAIN = 0.001  # the smallest gain that justifies another model
 _MAX_LOSS = 0.005
 """The most quality that the first model's depth may cost if the others get no time after all."""
 

@@ -27,11 +27,9 @@ from glassrank.research.train.step import (
     uses_embedding_table,
 )
 
-_WARM_UPS = 3
-"""Calls before recording: they compile and fill caches."""
+_WARM_UPS = 3  # calls before recording: they compile and fill caches
 
-_WORTH_COMPILING = 1000
-"""From this many steps on, compiling, half a minute, pays off."""
+_WORTH_COMPILING = 1000  # from this many steps on, compiling, half a minute, pays off
 
 
 class CudaGraphStep(Step):

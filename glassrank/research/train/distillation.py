@@ -13,8 +13,7 @@ from glassrank.errors import InputError
 from glassrank.models import Ranker, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import LateInteraction
 
-_RIDGE = 1e-4
-"""Ridge of the least squares, relative to the states' mean square."""
+_RIDGE = 1e-4  # ridge of the least squares, relative to the states' mean square
 
 
 @torch.no_grad()

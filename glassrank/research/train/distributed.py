@@ -22,8 +22,7 @@ from glassrank.research.train.batches import BatchRows
 
 T = TypeVar("T")
 
-_PATIENCE = timedelta(hours=2)
-"""How long the others wait while the first process validates."""
+_PATIENCE = timedelta(hours=2)  # how long the others wait while the first process validates
 
 
 @dataclass(frozen=True)

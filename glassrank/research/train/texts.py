@@ -23,8 +23,7 @@ from glassrank.settings import from_plain
 from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
 from glassrank.types import Doc
 
-_SEPARATOR = "\n"
-"""Words have no white space."""
+_SEPARATOR = "\n"  # words have no white space
 _BLOCK_BYTES = 1 << 22
 
 

@@ -25,8 +25,7 @@ from glassrank.types import Qrels, Run
 
 _BATCH_PAIRS, _BATCH_LENGTH = 512, 200
 """Pairs in a batch for documents of this length; the memory of attention grows with its square."""
-_SHALLOWEST = 5
-"""The smallest depth at which the TK authors' code compares steps."""
+_SHALLOWEST = 5  # the smallest depth at which the TK authors' code compares steps
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 
 Encode = Callable[[list[str]], NDArray[Any]]
 """Texts to vectors (N, F)."""
-_GENSIM_MAX_WORDS = 10_000
-"""gensim silently truncates longer texts."""
+_GENSIM_MAX_WORDS = 10_000  # gensim silently truncates longer texts
 _BLOCK = 1 << 16
 
 
