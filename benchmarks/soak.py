@@ -192,7 +192,9 @@ class Service:
         if not self._several:
             return [pid]
         children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-        return sorted(c for c in children if b"spawn_main" in _read(f"/proc/{c}/cmdline"))
+        alive = (c for c in children if b"spawn_main" in _read(f"/proc/{c}/cmdline"))
+        # Not by number: the numbers of processes begin again from the lowest.
+        return sorted(alive, key=_started)
 
     def kill_youngest(self) -> None:
         if len(workers := self.workers()) > 1:
@@ -217,6 +219,12 @@ class Service:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait(60)
+
+
+def _started(pid: int) -> int:
+    """In ticks; 0 if it has ended."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[19]) if fields else 0
 
 
 def _read(path: str) -> bytes:
