@@ -54,8 +54,8 @@ def test_the_architecture_page_names_every_package() -> None:
 SAME_IDEA = frozenset(
     # A command and what it calls; the plain maths and its fast forms; the manifest and the writer
     # of an index and of a store.
-    "adapt budget clusters encode evaluate experiment index prepare runs search select tune "
-    "attention contextual kernels soft_counts transformer "
+    "adapt budget clusters encode evaluate experiment index judge learn prepare runs "
+    "search select tune attention contextual kernels soft_counts transformer "
     "manifest writer cascade_plan".split()
 )
 

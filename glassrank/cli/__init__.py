@@ -15,7 +15,7 @@ from glassrank.errors import GlassrankError, disk_error
 COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     *("adapt", "experiment", "select", "average", "explain", "encode", "bench", "budget"),
-    *("clusters", "serve", "push", "warmup"),
+    *("clusters", "judge", "serve", "push", "warmup"),
 )
 _MODULES = {
     **dict.fromkeys(("retrieve", "rerank"), "cli.runs"),
@@ -24,7 +24,10 @@ _MODULES = {
     **dict.fromkeys(
         ("prepare", "train", "adapt", "select", "average", "push"), "research.commands.train"
     ),
-    **{name: f"research.commands.{name}" for name in ("experiment", "bench", "budget", "clusters")},
+    **{
+        name: f"research.commands.{name}"
+        for name in ("experiment", "bench", "budget", "clusters", "judge")
+    },
 }
 """Of commands that are not in a module of their name in `cli`."""
 
