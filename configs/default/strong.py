@@ -14,8 +14,9 @@ padding; products are in bfloat16, weights and their updates in float32.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ Weights = dict[str, Tensor]
 Ints = NDArray[np.int64]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HALF = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
-HEADS, WIDTH, FLOOR, EPSILON = 12, 0.1, 1e-10, 1e-12
+HEAD_SIZE, WIDTH, FLOOR, EPSILON = 32, 0.1, 1e-10, 1e-12
 CENTERS = tuple(1 - k / 10 for k in range(11))
 TOKENS_AT_ONCE, PAIRS_AT_ONCE, BATCH, FROZEN = 400_000, 1024, 64, 100
 TEACHERS = {"ce": 1.0, "mpnet": 2.0, "bge": 1.0, "colbert": 1.0}
@@ -161,7 +162,7 @@ def encode(weights: Weights, ids: Tensor, texts: Packed, layers: Sequence[int]) 
     for number in layers:
         layer = f"encoder.layers.{number}."
         both = (weights[f"{layer}attention.query_key_value.{kind}"] for kind in ("weight", "bias"))
-        three = functional.linear(x, *both).view(len(x), 3, HEADS, -1)
+        three = functional.linear(x, *both).view(len(x), 3, -1, HEAD_SIZE)
         attended = attend(*three.unbind(1), texts).reshape(len(x), -1)
         rest = [weights[layer + name] for name in LAYER]
         x = compiled(after_attention, dynamic=True)(x, attended, *rest)
@@ -277,7 +278,7 @@ def mean_vectors(weights: Weights, kinds: Ints, texts: Texts) -> Tensor:
                 layer = f"encoder.layers.{number}."
                 name = f"{layer}attention.query_key_value."
                 three = functional.linear(x, half[name + "weight"], half[name + "bias"])
-                three = three.view(len(some), length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+                three = three.view(len(some), length, 3, bias.shape[1], -1).permute(2, 0, 3, 1, 4)
                 mask = by_distance.expand(len(some), -1, -1, -1)
                 y = functional.scaled_dot_product_attention(*three, attn_mask=mask)
                 w = [half[layer + part] for part in LAYER]
@@ -307,6 +308,24 @@ def maxsim(weights: Weights, queries: Texts, docs: Texts, q: Ints, d: Ints) -> T
     return torch.cat(scores)
 
 
+@torch.no_grad()
+def pair_scores(weights: Weights, queries: Texts, docs: Texts, q: Ints, d: Ints) -> Tensor:
+    """Of a model of this family."""
+    doc = torch.cat([vectors(weights, x).half() for x in states(weights, docs)])
+    asked = list(states(weights, queries))
+    query = torch.cat([vectors(weights, x) for x in asked])
+    importance = torch.cat([term_weights(weights, x) for x in asked])
+    scores = []
+    for start in range(0, len(q), PAIRS_AT_ONCE):
+        some = slice(start, start + PAIRS_AT_ONCE)
+        where = queries.starts[q[some]], queries.lengths[q[some]]
+        x, y = pad(query, *where)[0], pad(importance, *where)[0]
+        z, mask = pad(doc, docs.starts[d[some]], docs.lengths[d[some]])
+        similarity = (x @ z.float().transpose(1, 2))[:, :, None]
+        scores.append(kernel_scores(weights, similarity, y, mask[:, None])[:, 0])
+    return torch.cat(scores)
+
+
 def standardized(scores: Tensor) -> Tensor:
     """Mean 0 and deviation 1 in each row."""
     centred = scores - scores.mean(1, keepdim=True)
@@ -316,7 +335,16 @@ def standardized(scores: Tensor) -> Tensor:
 class Data:
     """What is learned from: queries with lists of documents, the first of which is relevant."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        teachers: Mapping[str, float] = TEACHERS,
+        *,
+        models: Mapping[str, Weights] = MappingProxyType({}),
+        scaled: Callable[[Tensor], Tensor] = standardized,
+        bonus: float = POSITIVE_BONUS,
+    ) -> None:
+        """`models` are teachers of this family."""
         arrays = np.load(folder / "data.npz")
         self.docs = Texts(arrays["doc_ids"], arrays["doc_lengths"])
         self.queries = Texts(arrays["query_ids"], arrays["query_lengths"])
@@ -324,33 +352,34 @@ class Data:
         self.query: Ints = arrays["query"].astype(np.int64)  # (n,)
         self.lists: Ints = arrays["lists"].astype(np.int64)  # (n, 12)
         self.judged = torch.from_numpy(arrays["judged"].astype(np.float32)).to(DEVICE)  # (n,)
-        self.target = self._target(folder, arrays["prefix"].tolist())
+        total = torch.zeros(self.lists.shape, device=DEVICE)
+        for name, weight in teachers.items():
+            scores = self._scores(folder, name, models, arrays["prefix"].tolist())
+            total += weight * scaled(scores.view(total.shape))
+            print(f"{name}: scores of {total.numel():,} pairs", flush=True)
+        self.target = TEMPERATURE * scaled(total)  # (n, 12) but for a constant of each list
+        self.target[:, 0] += bonus * self.judged
 
-    def _target(self, folder: Path, prefix: list[int]) -> Tensor:
-        """(n, 12): what scores shall be, but for a constant of each list."""
+    def _scores(
+        self, folder: Path, name: str, models: Mapping[str, Weights], prefix: list[int]
+    ) -> Tensor:
+        """What a teacher says of all pairs."""
         q, d = np.repeat(self.query, self.lists.shape[1]), self.lists.ravel()
         pairs = self.queries, self.docs, q, d
-        total = torch.zeros(self.lists.shape, device=DEVICE)
-        for name, weight in TEACHERS.items():
-            arrays = np.load(folder / f"{name}.npz")
-            teacher = read_weights(arrays)
-            if name == "ce":
-                scores = cross_encoder(teacher, *pairs)
-            elif name == "colbert":
-                scores = maxsim(teacher, *pairs)
-            else:
-                if name == "bge":
-                    x = first_vectors(teacher, self.queries, prefix)
-                    y = first_vectors(teacher, self.docs)
-                else:
-                    x, y = (mean_vectors(teacher, arrays["kinds"], t) for t in pairs[:2])
-                numbers = (torch.from_numpy(n).to(DEVICE).split(1 << 18) for n in (q, d))
-                scores = torch.cat([(x[i] * y[j]).sum(1) for i, j in zip(*numbers, strict=True)])
-            total += weight * standardized(scores.view(total.shape))
-            print(f"{name}: scores of {len(q):,} pairs", flush=True)
-        total = TEMPERATURE * standardized(total)
-        total[:, 0] += POSITIVE_BONUS * self.judged
-        return total
+        if name in models:
+            return pair_scores(models[name], *pairs)
+        arrays = np.load(folder / f"{name}.npz")
+        teacher = read_weights(arrays)
+        if name == "ce":
+            return cross_encoder(teacher, *pairs)
+        if name == "colbert":
+            return maxsim(teacher, *pairs)
+        if name == "bge":
+            x, y = first_vectors(teacher, self.queries, prefix), first_vectors(teacher, self.docs)
+        else:
+            x, y = (mean_vectors(teacher, arrays["kinds"], texts) for texts in pairs[:2])
+        numbers = (torch.from_numpy(n).to(DEVICE).split(1 << 18) for n in (q, d))
+        return torch.cat([(x[i] * y[j]).sum(1) for i, j in zip(*numbers, strict=True)])
 
 
 def read_weights(arrays: Any) -> Weights:
@@ -384,23 +413,10 @@ class Judged:
         self.query: Ints = np.repeat(np.arange(len(self.queries)), np.diff(self.ends))[self.pair]
         self.is_first = within == 0
 
-    @torch.no_grad()
     def scores(self, weights: Weights) -> NDArray[np.float64]:
         """Half the first passage's, half the best one's."""
-        doc = torch.cat([vectors(weights, x).half() for x in states(weights, self.docs)])
-        asked = list(states(weights, self.queries))
-        query = torch.cat([vectors(weights, x) for x in asked])
-        importance = torch.cat([term_weights(weights, x) for x in asked])
-        found = []
-        for start in range(0, len(self.pair), PAIRS_AT_ONCE):
-            q = self.query[start : start + PAIRS_AT_ONCE]
-            d = self.passage[start : start + PAIRS_AT_ONCE]
-            where = self.queries.starts[q], self.queries.lengths[q]
-            x, y = pad(query, *where)[0], pad(importance, *where)[0]
-            z, mask = pad(doc, self.docs.starts[d], self.docs.lengths[d])
-            similarity = (x @ z.float().transpose(1, 2))[:, :, None]
-            found.append(kernel_scores(weights, similarity, y, mask[:, None])[:, 0])
-        values = torch.cat(found).double().cpu().numpy()
+        found = pair_scores(weights, self.queries, self.docs, self.query, self.passage)
+        values = found.double().cpu().numpy()
         best = np.full(len(self.bm25), -np.inf)
         np.maximum.at(best, self.pair, values)
         result: NDArray[np.float64] = (values[self.is_first] + best) / 2
@@ -497,24 +513,32 @@ def train(
     frozen: int = FROZEN,
     seed: int = 0,
     whole: tuple[Tensor, Tensor] | None = None,
+    vectors_weights: tuple[float, float] = (VECTORS, VECTORS),
+    table_rate: float | None = None,
+    kept: Collection[str] = (),
     mean_from: float = 0.7,
 ) -> Weights:
     """The mean of the weights over the last steps. All margins of a list shall be the target's;
-    with `whole`, another model's vectors and query weights of all tokens, those are learned too."""
+    with `whole`, another model's vectors and query weights of all tokens, those are learned too,
+    with a weight that goes from the first to the second of two. What is `kept` does not change."""
     layers = layer_numbers(start)
     master = {name: tensor.detach().clone() for name, tensor in start.items()}
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in rounded(master).items()}
     heads = {name for name in master if not name.startswith("encoder.")}
+    tables = {n for n, t in master.items() if n not in heads and "embeddings" in n and t.ndim == 2}
+    decaying = {n for n, t in master.items() if t.ndim == 2} - heads - tables
+    for name in kept:
+        leaves[name].requires_grad_(False)
     groups = [
-        {"params": [t for n, t in master.items() if n in heads], "lr": head_rate, "weight_decay": 0}
+        {"params": [master[name] for name in names], "lr": lr, "weight_decay": decay}
+        for names, lr, decay in (
+            (sorted(heads), head_rate, 0),
+            (sorted(tables), table_rate or rate, 0),
+            (sorted(decaying), rate, 0.01),
+            (sorted(master.keys() - heads - tables - decaying), rate, 0),
+        )
+        if names
     ]
-    for decays in (True, False):
-        part = [
-            tensor
-            for name, tensor in master.items()
-            if name not in heads and decays == (tensor.ndim == 2 and "embeddings" not in name)
-        ]
-        groups.append({"params": part, "lr": rate, "weight_decay": 0.01 if decays else 0})
     optimizer = torch.optim.AdamW(groups, fused=DEVICE.type == "cuda")
     warmup = max(20, min(300, steps // 20))
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -535,7 +559,9 @@ def train(
             asked = len(batch.term_weights)
             away = 1 - (batch.vectors * whole[0][batch.index].float()).sum(-1)  # (T,)
             weights_away = (batch.term_weights - whole[1][batch.index[:asked]]).pow(2).mean()
-            loss = loss + VECTORS * (away[:asked].mean() + away[asked:].mean() + weights_away)
+            first, last = vectors_weights
+            weight = first * (last / first) ** (step / steps)
+            loss = loss + weight * (away[:asked].mean() + away[asked:].mean() + weights_away)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             for name, tensor in master.items():
@@ -556,16 +582,20 @@ def train(
     return mean or {name: tensor.detach() for name, tensor in master.items()}
 
 
+@torch.no_grad()
+def read_all(weights: Weights, data: Data) -> tuple[Tensor, Tensor]:
+    """Vectors of all tokens, (T, 128), those of queries first, and these ones' weights."""
+    asked = list(states(weights, data.queries))
+    rows = [vectors(weights, x).half() for x in asked]
+    rows += [vectors(weights, x).half() for x in states(weights, data.docs)]
+    return torch.cat(rows), torch.cat([term_weights(weights, x) for x in asked])
+
+
 def six_layers(strong: Weights, data: Data, steps: int) -> Weights:
     """Layers leave one by one, the one first that is missed least, while the rest learn what all
     twelve make of each token."""
     some = Texts(data.docs.ids[:40_000].cpu().numpy(), np.full(200, 200))  # any texts will do
-    with torch.no_grad():
-        asked = list(states(strong, data.queries))
-        rows = [vectors(strong, x).half() for x in asked]
-        rows += [vectors(strong, x).half() for x in states(strong, data.docs)]
-        whole = torch.cat(rows), torch.cat([term_weights(strong, x) for x in asked])
-        wanted = token_vectors(strong, some)
+    whole, wanted = read_all(strong, data), token_vectors(strong, some)
     weights = strong
     settings: dict[str, Any] = {"head_rate": 1e-3, "frozen": 0, "whole": whole}
     while len(layers := layer_numbers(weights)) > 6:
@@ -587,6 +617,11 @@ def back(trained: Weights, start: Weights, share: float) -> Weights:
     }
 
 
+def mix(first: Weights, second: Weights, share: float) -> Weights:
+    """So much of the first, the rest of the second."""
+    return {name: second[name].lerp(tensor, share) for name, tensor in first.items()}
+
+
 def main() -> None:
     """Two runs, their mean, some of the way back, and six layers of it."""
     parser = argparse.ArgumentParser(
@@ -605,7 +640,7 @@ def main() -> None:
         train(start, data, f"rate {rate}", asked.steps, rate, seed=seed)
         for seed, rate in ((11, 6e-5), (12, 4e-5))
     ]
-    mean = {name: (tensor + runs[1][name]) / 2 for name, tensor in runs[0].items()}
+    mean = mix(runs[0], runs[1], 0.5)
     tried = {f"run {number}": run for number, run in enumerate(runs)}
     tried |= {f"{share} of the way": back(mean, start, share) for share in (1.0, 0.85, 0.7, 0.5)}
     worth = {label: measure(weights, dev, label) for label, weights in tried.items()}

@@ -37,6 +37,7 @@ from glassrank.types import Doc
 SHARED = Path(__file__).parents[3] / "shared/data"
 MPNET = Path(__file__).parents[2] / "runs/all-mpnet-base-v2"
 ONNX = {"ce": "reranker_en", "bge": "bge_small_en", "colbert": "colbert"}
+HEAD_SIZE = 32
 QUERY_LENGTH, DOC_LENGTH, LIST, MOST, SPANS = 32, 200, 12, 13_000, 2_600
 TWICE = ("nq-qed", "boolq-wiki", "biomed-qa", "wiki-sections")
 TRAIN = (
@@ -254,12 +255,17 @@ def save(folder: Path, name: str, out: Path, first_stage_weight: float) -> None:
         if ".layers." in key:
             parts[2] = str(numbers.index(int(parts[2])))
         weights[".".join(parts)] = torch.from_numpy(arrays[key].astype(np.float32))
-    encoder = replace(default.model.config.encoder, layers=len(numbers))
+    shape = {"layers": len(numbers), "size": weights["projection.weight"].shape[1]}
+    if numbers:
+        inside = weights["encoder.layers.0.attention.output.weight"].shape[1]
+        shape["heads"] = inside // HEAD_SIZE
+        shape["feed_forward"] = len(weights["encoder.layers.0.feed_forward.inner.bias"])
+    encoder = replace(default.model.config.encoder, head_size=HEAD_SIZE, **shape)
     model = KernelBERT(replace(default.model.config, encoder=encoder))
     model.first_stage_weight = torch.nn.Parameter(torch.tensor(first_stage_weight))
     model.load_state_dict(weights, strict=False)
     usage = replace(default.usage, calibration=None)
-    card = f"`{name}`, trained by configs/default/strong.py.\n"
+    card = f"`{name}`, trained by configs/default.\n"
     save_model(out, model.eval(), usage, default.vocabulary, card, "int8", "int8")
 
 
@@ -270,7 +276,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--save", type=Path, metavar="OUT", help="the trained model's folder")
-    parser.add_argument("--name", default="strong", choices=["strong", "six"])
+    parser.add_argument("--name", default="strong", help="trained-NAME.npz")
     parser.add_argument("--first-stage-weight", type=float, default=0.1)
     asked = parser.parse_args()
     if asked.save is not None:

@@ -1,6 +1,8 @@
 """configs/default/strong.py trains with maths of its own, without padding: it is the package's."""
 
+import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +18,7 @@ from glassrank.models.model import TokenBatch, TokenEmbeddings
 
 SCRIPT = Path(__file__).parents[3] / "configs" / "default" / "strong.py"
 SMALL = EncoderConfig(
-    vocabulary=60, size=24, layers=3, heads=12, feed_forward=32, positions=40, types=2, dropout=0.0
+    vocabulary=60, size=64, layers=3, heads=2, feed_forward=32, positions=40, types=2, dropout=0.0
 )
 
 
@@ -104,3 +106,30 @@ def test_the_encoder_stays_while_it_is_frozen(
     trained = strong.train(weights, data, "trial", 3, 1e-2, frozen=3, mean_from=1)
     changed = {name for name in weights if not torch.equal(weights[name], trained[name])}
     assert changed == {name for name in weights if not name.startswith("encoder.")}
+
+
+def test_vectors_begin_as_means_without_layers(
+    monkeypatch: pytest.MonkeyPatch, strong: ModuleType, data: Any
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    monkeypatch.setitem(sys.modules, "strong", strong)
+    further = importlib.import_module("further")
+    torch.manual_seed(0)
+    big = KernelBERT(KernelBERTConfig(SMALL, size=further.SIZE)).eval()
+    weights = {n: t.detach() + 0.1 * torch.randn_like(t) for n, t in big.state_dict().items()}
+    whole = strong.read_all(weights, data)
+    none = further.without_layers(weights, data, whole)
+    docs = whole[0][len(data.queries.ids) :].float()
+
+    def nearness(now: dict[str, torch.Tensor]) -> float:
+        return float((docs * strong.token_vectors(now, data.docs)).sum(1).mean())
+
+    cut = {name: tensor for name, tensor in weights.items() if ".layers." not in name}
+    assert nearness(cut) < nearness(none) < 1
+    tiny = further.with_layers(none, 2, 2, 48)
+    trained = strong.train(
+        tiny, data, "trial", 30, 1e-3, frozen=0, whole=whole, kept=further.POSITIONS
+    )
+    assert nearness(trained) > nearness(tiny)
+    for name in further.POSITIONS:
+        assert torch.equal(trained[name], none[name])
