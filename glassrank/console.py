@@ -61,6 +61,13 @@ Exact = Annotated[
         help="float32, documents one by one: the same bytes with any number of threads.",
     ),
 ]
+FirstStage = Annotated[
+    str | None,
+    typer.Option(
+        help="bm25 (or what --method says), dense (by vectors of a store), or hybrid (both); "
+        "default: hybrid where a store has vectors."
+    ),
+]
 TopicField = Annotated[
     str, typer.Option("--field", help="Field of TREC topics: title, desc or narr.")
 ]

@@ -61,6 +61,8 @@ class HitFields(NamedTuple):
     passage: tuple[int, int] | None = None
     truncated: bool = False
     stage: int = 0
+    found_by: tuple[str, ...] = ()
+    neighbour_of: Any = None
 
 
 class Hit(HitFields):
@@ -71,7 +73,10 @@ class Hit(HitFields):
     no model got this far they are None and 0. `probability` is the calibrated probability of
     relevance, if the model has one. A model reads a long document in passages: `passage` is the
     (start, stop) in characters of the passage that gave the score. `truncated` says that a part of
-    the document was not read, for lack of time or because it is too long.
+    the document was not read, for lack of time or because it is too long. `found_by` names what
+    found it: the method of the index, such as `bm25`, `dense`, or both; or `graph`, if it is a
+    neighbour of the document `neighbour_of`, which ranks high. `first_score` is always that of the
+    method.
 
     The document is read from the index on first access, so that a search does not wait for it.
     """
@@ -244,6 +249,8 @@ class Ranking:
                     "ranked_by": hit.ranked_by,
                     "passage": hit.passage,
                     "truncated": hit.truncated,
+                    "found_by": list(hit.found_by),
+                    "neighbour_of": hit.neighbour_of,
                     **extra(hit),
                 }
                 for hit in self.hits

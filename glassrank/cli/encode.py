@@ -45,6 +45,13 @@ def encode(
             help="Tokens that are not stored: punctuation, or function-words and punctuation."
         ),
     ] = "",
+    graph: Annotated[
+        bool | None,
+        typer.Option(
+            help="Also one vector and 16 neighbours of each document, to find what terms miss; "
+            "default: where the model is made for it."
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="The store's name; default: model and dtype.")
     ] = None,
@@ -64,12 +71,12 @@ def encode(
     opened, saved = Index(index), load_for_inference(model, device)
     if ray is None:
         report = encode_with_progress(
-            opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet
+            opened, saved, path, dtype, device, reuse, leave_out, graph, quiet=quiet
         )
     else:
         from glassrank.cluster.building import Encoding
 
-        encoding = Encoding(model, dtype, device, reuse, leave_out)
+        encoding = Encoding(model, dtype, device, reuse, leave_out, graph)
         report = on_cluster.encode(opened, saved, encoding, ray, path, quiet=quiet)
     if json:
         console.print_json(to_json(report))
@@ -85,6 +92,7 @@ def encode_with_progress(
     device: str = "cpu",
     reuse: str = "s2",
     leave_out: str = "",
+    graph: bool | None = None,
     *,
     quiet: bool,
 ) -> "Report":
@@ -96,7 +104,9 @@ def encode_with_progress(
 
     try:
         with console.show_encoding(quiet) as show:
-            return encode_index(index, saved, path, dtype, show, device, reuse, leave_out, say_size)
+            return encode_index(
+                *(index, saved, path, dtype, show, device, reuse, leave_out, say_size, graph)
+            )
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name

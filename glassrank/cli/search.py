@@ -26,6 +26,7 @@ def search(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     query: Annotated[str, typer.Argument(help="The query.")],
     method: console.ModelsMethod = None,
+    first_stage: console.FirstStage = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of results.")] = 10,
     where: console.Where = None,
     model: console.ModelNames = None,
@@ -46,6 +47,7 @@ def search(
         model,
         budget_ms=budget_ms,
         method=method,
+        first_stage=first_stage,
         plan=plan,
         device=device,
         exact=exact,
@@ -58,7 +60,8 @@ def search(
     if json:
         name = models[0] if len(models) == 1 else model
         hits = ranking.to_json(_hit_describer(pipeline.index, query))
-        console.print_json({"method": pipeline.method, "model": name, **hits})
+        about = {"method": pipeline.method, "retrieval": pipeline.retrieval, "model": name}
+        console.print_json({**about, **hits})
         return
     show(pipeline.index, ranking, filtered=bool(where))
     if models:
@@ -133,6 +136,7 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
         title = escape(sanitize(doc.title or doc.doc_id))
         console.out.print(
             f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_moved(hit)}"
+            f"{_found(hit)}"
             f"  [dim]{escape(sanitize(doc.source or doc.doc_id))}[/]",
             soft_wrap=True,
         )
@@ -148,6 +152,13 @@ def _moved(hit: "Hit") -> str:
         return ""
     arrow = "↑" if hit.first_rank > hit.rank else "↓"
     return f" [dim]{arrow} from {hit.first_rank}[/]"
+
+
+def _found(hit: "Hit") -> str:
+    """How it was found, unless by its terms."""
+    if hit.neighbour_of is not None:
+        return f" [magenta]near {escape(sanitize(str(hit.neighbour_of)))}[/]"
+    return " [magenta]by meaning[/]" if hit.found_by == ("dense",) else ""
 
 
 def explain(
@@ -174,6 +185,7 @@ def explain(
         ),
     ] = None,
     method: console.ModelsMethod = None,
+    first_stage: console.FirstStage = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
 ) -> None:
@@ -190,7 +202,12 @@ def explain(
     if what_if is not None and html is not None:
         raise InputError("--what-if has no HTML form; leave out --html")
     pipeline = Pipeline.open(
-        index, model or "default", method=method, device=device, exact=exact, calibrate=False
+        *(index, model or "default"),
+        method=method,
+        first_stage=first_stage,
+        device=device,
+        exact=exact,
+        calibrate=False,
     )
     if what_if is not None:
         _what_if(pipeline, query, docs[0], _change(what_if), json)

@@ -46,6 +46,7 @@ def serve(
         int | None, typer.Option(min=1, help="How deep to re-rank; default: the model's own depth.")
     ] = None,
     method: console.ModelsMethod = None,
+    first_stage: console.FirstStage = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="A file with the key; or set GLASSRANK_API_KEY.")
     ] = None,
@@ -118,6 +119,7 @@ def serve(
         queue=queue,
         candidates=candidates,
         method=method,
+        first_stage=first_stage,
         api_key=None if no_auth and api_key_file is None else read_api_key(api_key_file),
         no_auth=no_auth,
         allowed_hosts=tuple(allow_host or ()),

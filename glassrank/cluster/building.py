@@ -25,7 +25,13 @@ from zlib import crc32
 
 from glassrank.embeddings import Progress, Report
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, encode_part
+from glassrank.embeddings.encode import (
+    DEFAULT_DTYPE,
+    Counts,
+    Tally,
+    encode_part,
+    finish_store,
+)
 from glassrank.embeddings.manifest import Layout, PartRecord, default_store_folder, open_store
 from glassrank.embeddings.part import Part, ReusableRows
 from glassrank.embeddings.writer import open_store_writer
@@ -170,6 +176,11 @@ class Encoding(NamedTuple):
     device: str = "cpu"
     reuse: str = "s2"
     leave_out: str = ""
+    graph: bool | None = None
+
+    def load(self, saved: SavedModel, device: str) -> DocEncoder:
+        """An encoder on a device."""
+        return DocEncoder(saved, self.dtype, device, self.reuse, self.leave_out, self.graph)
 
 
 def encode_shards(
@@ -181,7 +192,8 @@ def encode_shards(
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """As `store.encode_index`, a task for each segment that the store lacks."""
-    layout = DocEncoder(saved, encoding.dtype, "cpu", encoding.reuse, encoding.leave_out).layout
+    encoder = encoding.load(saved, "cpu")
+    layout = encoder.layout
     folder = (default_store_folder(index.path, layout) if path is None else path).absolute()
     tally = Tally(progress)
     with open_store_writer(folder, layout, index.snapshot) as writer:
@@ -193,11 +205,10 @@ def encode_shards(
             (index.path.absolute(), segment.record, folder, name, encoding, layout, old)
             for name, segment in missing.items()
         ]
-        segments = list(missing.values())
-        for number, (part, counts) in tasks(encode_segment, calls):
-            writer.add(segments[number], part.passages, part.rows, part.files)
+        for _, (part, counts) in tasks(encode_segment, calls):
+            writer.add(part)
             tally.add(counts)
-        writer.tidy()
+        finish_store(writer, encoder)
         return tally.report(folder, writer.manifest)
 
 
@@ -209,7 +220,7 @@ def encode_segment(
     encoding: Encoding,
     layout: Layout,
     old: Sequence[PartRecord],
-) -> tuple[EncodedPart, Counts]:
+) -> tuple[PartRecord, Counts]:
     """One segment's documents; what parts of segments that are gone have of them is copied."""
     encoder = _encoder(encoding)
     encoder.layout = layout
@@ -240,5 +251,4 @@ def _when_free(work: Callable[[], T]) -> T:
 
 @lru_cache(maxsize=1)
 def _encoder(encoding: Encoding) -> DocEncoder:
-    model, dtype, device, *further = encoding
-    return DocEncoder(load_for_inference(model, device), dtype, device, *further)
+    return encoding.load(load_for_inference(encoding.model, encoding.device), encoding.device)

@@ -139,6 +139,14 @@ class _OpenView:
         ]
 
 
+def _with_masks(snapshot: Snapshot, masks: Masks | None) -> Snapshot:
+    if masks is None:
+        return snapshot
+    return snapshot.with_masks(
+        [np.unpackbits(bits, count=count).view(np.bool_) for bits, count in masks]
+    )
+
+
 class ShardScores(NamedTuple):
     """Which of its candidates a shard has scored, and the milliseconds that took there."""
 
@@ -176,12 +184,16 @@ class Shard:
     ) -> list[TopK]:
         """The best k of this shard for each query, with the statistics of the whole index."""
         snapshot = self._open(view).snapshot.with_statistics(collection, terms)
-        if masks is not None:
-            snapshot = snapshot.with_masks(
-                [np.unpackbits(bits, count=count).view(np.bool_) for bits, count in masks]
-            )
-        tops = search(snapshot, queries, k, method, threads=1)
+        tops = search(_with_masks(snapshot, masks), queries, k, method, threads=1)
         return [top._replace(docs=top.docs + view.base) for top in tops]
+
+    def nearest(
+        self, view: View, model: int, query: TokenEmbeddings, k: int, masks: Masks | None
+    ) -> TopK:
+        """The best k of this shard by vectors, by numbers of the whole index."""
+        opened = self._open(view)
+        top = opened.stages[model].nearest(query, k, _with_masks(opened.snapshot, masks))
+        return top._replace(docs=top.docs + view.base)
 
     def score(
         self,

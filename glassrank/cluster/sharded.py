@@ -131,23 +131,35 @@ class _ShardSearch:
             if (statistics := snapshot.term(term).statistics).docs
         }
         plain = [dict(query) for query in queries]
-        answers = self._shards.call(
+        answers = self._call(
             "search",
-            {
-                number: (view, plain, k, method, snapshot.collection, terms, masks)
-                for number, (view, masks) in enumerate(
-                    zip(self._views, self._masks(snapshot), strict=True)
-                )
-            },
-            self._deadline,
-        )
-        self.missing.update(
-            view.name for number, view in enumerate(self._views) if number not in answers
+            [
+                (view, plain, k, method, snapshot.collection, terms, masks)
+                for view, masks in zip(self._views, self._masks(snapshot), strict=True)
+            ],
         )
         return [
             merge_top_k(snapshot, [answers[number][place] for number in sorted(answers)], k)
             for place in range(len(queries))
         ]
+
+    def nearest(self, snapshot: Snapshot, model: int, query: TokenEmbeddings, k: int) -> TopK:
+        """By vectors, of the model of this number."""
+        masks = self._masks(snapshot)
+        answers = self._call(
+            "nearest",
+            [(view, model, query, k, masks[number]) for number, view in enumerate(self._views)],
+        )
+        top = merge_top_k(snapshot, [answers[number] for number in sorted(answers)], k)
+        return top._replace(missing=tuple(sorted(self.missing)))
+
+    def _call(self, method: str, requests: Sequence[tuple[Any, ...]]) -> dict[int, Any]:
+        """All shards; notes who did not answer."""
+        answers = self._shards.call(method, dict(enumerate(requests)), self._deadline)
+        self.missing.update(
+            view.name for number, view in enumerate(self._views) if number not in answers
+        )
+        return answers
 
     def _masks(self, snapshot: Snapshot) -> list[Masks | None]:
         if snapshot.live is self._all.live:  # nothing is filtered
@@ -222,6 +234,13 @@ class ShardedStage(IndexStage):
             scored = answers[number].scored
             parts.append(scored._replace(places=places[number][scored.places]))
         return merge_scored(parts, missing)
+
+    def nearest(
+        self, query: TokenEmbeddings, k: int, snapshot: Snapshot, deadline: Deadline = NEVER
+    ) -> TopK:
+        """What all shards find, joined."""
+        search = _ShardSearch(self._index, deadline.share(_FIRST_STAGE_SHARE))
+        return search.nearest(snapshot, self._number, query, k)
 
     def calibrate(self, clock: Clock) -> None:
         """Has all shards do so; then asks them as a query would."""

@@ -31,6 +31,7 @@ class DocEncoder:
         device: str = "cpu",
         reuse: str = "s2",
         leave_out: str = "",
+        graph: bool | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
@@ -55,6 +56,12 @@ class DocEncoder:
             TokenFilter(leave_out, self._model, saved.vocabulary) if leave_out else None
         )
         self.layout = replace(self._layout(saved, dtype), left_out=leave_out)
+        layout = self.layout
+        has_vectors = len(layout.axes) == 1 and not layout.idf_axes and not layout.reuse
+        if graph and not has_vectors:
+            raise InputError(f"a {self._model.name} has no vectors whose mean stands for a text")
+        # Means of TK's embeddings find almost nothing: all texts are alike.
+        self.graph = has_vectors and (self._model.info.uses_subwords if graph is None else graph)
 
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
         axes: tuple[int, ...] = ()

@@ -15,14 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.manifest import IDS, Layout, Manifest, default_store_folder
+from glassrank.embeddings.doc_vectors import write_doc_vectors
+from glassrank.embeddings.graph import update_graph
+from glassrank.embeddings.manifest import (
+    IDS,
+    Layout,
+    Manifest,
+    PartRecord,
+    default_store_folder,
+    hash_segment_texts,
+)
 from glassrank.embeddings.part import Located, PartWriter, ReusableRows, hash_content
 from glassrank.embeddings.rows import DocPassages, EncodedPassages, Rows, row_bytes
-from glassrank.embeddings.writer import open_store_writer
+from glassrank.embeddings.writer import StoreWriter, open_store_writer
 from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.models.io.model_folder import SavedModel
-from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.types import Doc
@@ -83,14 +91,6 @@ class Report:
     per_second: float
 
 
-class EncodedPart(NamedTuple):
-    """A finished part, as a store's manifest records it."""
-
-    passages: int
-    rows: int
-    files: dict[str, FileRecord]
-
-
 class Counts(NamedTuple):
     """Documents that were encoded, copied from other parts, or finished by an interrupted run; how
     many were cut; and bytes."""
@@ -125,7 +125,7 @@ class Tally:
         """When all is done."""
         layout, parts = manifest.layout, manifest.parts
         documents, words = sum(part.docs for part in parts), sum(part.rows for part in parts)
-        size = sum(part.bytes for part in parts)
+        size = manifest.bytes
         plain = 0 if layout.dtype == IDS else 4 * layout.width * words
         seconds = time.perf_counter() - self._started
         return Report(
@@ -155,6 +155,7 @@ def encode_index(
     reuse: str = "s2",
     leave_out: str = "",
     begins: Callable[[Estimate], None] | None = None,
+    graph: bool | None = None,
 ) -> Report:
     """Makes a store of every document, or brings one up to date.
 
@@ -162,9 +163,10 @@ def encode_index(
     whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
     block's keys and values (s2), which take more room and less time; other models have no choice.
     `leave_out` names words that are not stored. `begins` hears beforehand how much room it will
-    take. The store stands inside the index unless `path` says otherwise.
+    take. The store stands inside the index unless `path` says otherwise. With `graph`, documents
+    are found by their vectors and neighbours too; by default, where the model is made for it.
     """
-    encoder = DocEncoder(saved, dtype, device, reuse, leave_out)
+    encoder = DocEncoder(saved, dtype, device, reuse, leave_out, graph)
     folder = default_store_folder(index.path, encoder.layout) if path is None else Path(path)
     tally = Tally(progress)
     with open_store_writer(folder, encoder.layout, index.snapshot) as writer:
@@ -175,9 +177,8 @@ def encode_index(
             begins(_estimate(folder, list(missing.values()), encoder))
         old = writer.reusable_rows() if missing else ReusableRows([])
         for name, segment in missing.items():
-            part = encode_part(writer.folder, name, segment, encoder, old, tally)
-            writer.add(segment, part.passages, part.rows, part.files)
-        writer.tidy()
+            writer.add(encode_part(writer.folder, name, segment, encoder, old, tally))
+        finish_store(writer, encoder)
         return tally.report(folder, writer.manifest)
 
 
@@ -188,13 +189,28 @@ def encode_part(
     encoder: DocEncoder,
     old: ReusableRows,
     tally: Tally,
-) -> EncodedPart:
+) -> PartRecord:
     """The documents of one segment, from where a killed writer stopped. What is written counts when
     it is added to the store."""
     with PartWriter(folder, name, encoder.layout) as part:
         tally.add(Counts(resumed=part.docs))
         _encode_segment(segment, encoder, old, part, tally)
-        return EncodedPart(part.passages, part.rows, part.finish())
+        source = hash_segment_texts(segment.record)
+        record = PartRecord(
+            *(segment.record.name, source, part.docs, part.passages, part.rows, part.finish())
+        )
+    return write_doc_vectors(folder, record, encoder.layout) if encoder.graph else record
+
+
+def finish_store(writer: StoreWriter, encoder: DocEncoder) -> None:
+    """Once every segment has its part: lets go of old ones, and updates the neighbour graph."""
+    writer.tidy()
+    if not encoder.graph and writer.manifest.graph is None:
+        return
+    for part in writer.manifest.parts:
+        if not part.has_doc_vectors:  # of a store from before there were any
+            writer.add(write_doc_vectors(writer.folder, part, writer.manifest.layout))
+    update_graph(writer)
 
 
 def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> Estimate:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SCALED = ("int8", "int3")
 """Quantized dtypes, whose vectors have scales."""
 _STORES = "stores"
 _SOURCE = re.compile("-[0-9a-f]{16}")
+_GRAPH = re.compile("neighbours-[0-9]{1,20}[.]npy")
 _LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
 _ROW_MULTIPLE = {"int8": 64, "int3": 16}
 _USUAL_MULTIPLE = 32
@@ -140,6 +142,10 @@ def _strides(layout: "Layout") -> set[int]:
     return {stride(layout.width, layout.dtype), before}
 
 
+DOC_VECTORS = ("doc_vectors", "doc_scales")
+"""The arrays of a part that has a vector for each document."""
+
+
 @dataclass(frozen=True)
 class PartRecord:
     """The documents of one segment of the index, deleted ones included."""
@@ -162,6 +168,11 @@ class PartRecord:
         """Of all its files."""
         return sum(file.size for file in self.files.values())
 
+    @property
+    def has_doc_vectors(self) -> bool:
+        """Whether each document has one vector besides those of its tokens."""
+        return f"{DOC_VECTORS[0]}.npy" in self.files
+
 
 def part_name(segment: str, source: str) -> str:
     """Of a part's folder."""
@@ -179,6 +190,33 @@ def hash_segment_texts(segment: SegmentRecord) -> str:
 
 
 @dataclass(frozen=True)
+class GraphRecord:
+    """The neighbour graph: one file, for the documents of some parts, part after part."""
+
+    parts: tuple[tuple[str, int], ...]
+    """Names of the parts, and how many documents each has."""
+    generation: int
+    """Of the store that it was made for."""
+    file: FileRecord
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"neighbours-{self.generation}.npy"
+
+    @property
+    def docs(self) -> int:
+        """How many documents it has."""
+        return sum(docs for _, docs in self.parts)
+
+    @property
+    def bases(self) -> dict[str, int]:
+        """The number of each part's first document."""
+        names, counts = zip(*self.parts, strict=True) if self.parts else ((), ())
+        return dict(zip(names, accumulate(counts, initial=0), strict=False))
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a store holds."""
 
@@ -186,6 +224,12 @@ class Manifest:
     generation: int = 0
     """Changes since the store was made."""
     parts: tuple[PartRecord, ...] = ()
+    graph: GraphRecord | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(part.bytes for part in self.parts) + (self.graph.file.size if self.graph else 0)
 
 
 def list_stores(index: Path) -> list[Path]:
@@ -268,7 +312,8 @@ def load_store_manifest(folder: Folder) -> Manifest:
         parts = tuple(_part(part, layout) for part in body["parts"])
         if len({part.name for part in parts}) < len(parts):
             raise ValueError("a part is named twice")
-        return Manifest(layout, check_integer(body["generation"]), parts)
+        graph = _graph(body.get("graph"))
+        return Manifest(layout, check_integer(body["generation"]), parts, graph)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(
             f"{folder.path / FILE_NAME} is damaged ({error}); "
@@ -312,11 +357,28 @@ def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
     if not is_part_name(part_name(str(segment), str(source))):
         raise ValueError("a part belongs to no segment")
     files = parse_records(stored["files"])
-    if files.keys() != {f"{name}.npy" for name in array_names(layout)}:
+    names = {f"{name}.npy" for name in array_names(layout)}
+    vectors = {f"{name}.npy" for name in DOC_VECTORS if layout.dtype != IDS}
+    if files.keys() not in (names, names | vectors):
         raise ValueError(f"the files of {segment} are not those of a part")
     docs, rows = check_integer(stored["docs"], (1 << 32) - 1), check_integer(stored["rows"])
     passages = check_integer(stored["passages"], docs * layout.most_passages)
     return PartRecord(segment, source, docs, passages, rows, files)
+
+
+def _graph(stored: Any) -> GraphRecord | None:
+    if stored is None:
+        return None
+    parts = tuple((str(name), check_integer(docs, (1 << 32) - 1)) for name, docs in stored["parts"])
+    if not all(is_part_name(name) for name, _ in parts) or len(dict(parts)) < len(parts):
+        raise ValueError("a graph is of no parts")
+    (file,) = parse_records({"neighbours": stored["file"]}).values()
+    return GraphRecord(parts, check_integer(stored["generation"]), file)
+
+
+def is_graph_name(name: str) -> bool:
+    """Whether it is the name of a graph's file."""
+    return _GRAPH.fullmatch(name) is not None
 
 
 def is_part_name(name: str) -> bool:

@@ -9,6 +9,7 @@
 | `passages` | where each document's passages begin, and last where they all end |
 | `cut` | 1 where a document is longer than its passages |
 | `contents` | a hash of each document's text, by which a merged segment finds its rows again |
+| `doc_vectors`, `doc_scales` | one int8 vector for each document, in stores that are searched |
 
 It is written a block of documents at a time. After each block the arrays are made durable, and only
 then does a small progress file say how far they are: a killed writer's successor cuts off whatever
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from glassrank.embeddings.manifest import IDS, Layout, PartRecord
+from glassrank.embeddings.manifest import DOC_VECTORS, IDS, Layout, PartRecord
 from glassrank.embeddings.rows import DocPassages, Rows, array_kinds, is_usable, row_widths
 from glassrank.errors import CorruptError
 from glassrank.storage.checksummed_json import FileRecord, check_integer, read_json, write_json
@@ -39,7 +40,10 @@ from glassrank.types import Doc
 
 PROGRESS = "progress.json"
 _ABOUT = ("contents", "passages", "cut", "spans", "offsets")
-_FILES = {f"{name}.npy" for name in (*_ABOUT, "vectors", "scales", IDS)}
+_FILES = {f"{name}.npy" for name in (*_ABOUT, "vectors", "scales", IDS, *DOC_VECTORS)}
+_DOC_KINDS: dict[str, list[type[np.generic]]] = dict(
+    zip(DOC_VECTORS, ([np.int8], [np.float32]), strict=True)
+)
 
 
 class Part:
@@ -49,9 +53,10 @@ class Part:
         """`verify` reads every byte, compares checksums, and looks at the numbers."""
         self.folder = parent.path / record.name
         self.record = record
+        kinds = {**array_kinds(layout), **(_DOC_KINDS if record.has_doc_vectors else {})}
         try:
             with parent.child(record.name) as folder:
-                arrays = open_arrays(folder, record.files, array_kinds(layout), verify=verify)
+                arrays = open_arrays(folder, record.files, kinds, verify=verify)
         except FileNotFoundError:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
@@ -77,6 +82,13 @@ class Part:
         if verify:
             for name, array in arrays.items():
                 self._check(name, is_usable(array, layout.dtype))
+        self.doc_vectors: NDArray[np.int8] | None = None  # (N, E)
+        self.doc_scales: NDArray[np.float32] | None = None  # (N,)
+        if record.has_doc_vectors:
+            flat, self.doc_scales = (arrays.pop(name) for name in DOC_VECTORS)
+            self._check(DOC_VECTORS[0], len(flat) == record.docs * layout.width)
+            self._check(DOC_VECTORS[1], len(self.doc_scales) == record.docs)
+            self.doc_vectors = flat.reshape(-1, layout.width)
         self._rows: Rows = {}
         for name, width in row_widths(layout).items():
             self._check(name, len(arrays[name]) == record.rows * width)
@@ -100,6 +112,12 @@ class Part:
     def __len__(self) -> int:
         """Documents."""
         return self.record.docs
+
+    def doc_rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Rows]:
+        """Where the rows of some consecutive documents begin and end, and these rows."""
+        ends = self.offsets[self.passages[first : last + 1]]
+        rows = {name: array[ends[0] : ends[-1]] for name, array in self._rows.items()}
+        return ends - ends[0], rows
 
     def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
         """A copy of some passages' rows."""

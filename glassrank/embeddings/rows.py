@@ -122,6 +122,16 @@ def check_range(largest: float, layout: Layout) -> None:
         )
 
 
+def quantize_int8(
+    vectors: NDArray[np.float32],
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """(..., E) floats to integers (..., E), and their scales (...)."""
+    scales = np.abs(vectors).max(-1) / np.float32(127)
+    # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
+    steps = np.rint(vectors / np.where(scales > 0, scales, np.float32(1))[..., None])
+    return steps.clip(-127, 127).astype(np.int8), scales
+
+
 def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
     """(T, E) floats to rows."""
     check_range(float(np.abs(vectors).max(initial=0)), layout)
@@ -129,11 +139,10 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
     full[:, : layout.width] = vectors
     if layout.dtype == "int8":
         each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
-        scales = np.abs(each).max(2) / np.float32(127)  # (T, V)
-        # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
-        steps = np.rint(each / np.where(scales > 0, scales, np.float32(1))[..., None])
-        full[:, : layout.width] = steps.clip(-127, 127).reshape(vectors.shape)
-        return {"vectors": full.astype(np.int8), "scales": scales}
+        values, scales = quantize_int8(each)
+        padded = np.zeros(full.shape, np.int8)
+        padded[:, : layout.width] = values.reshape(vectors.shape)
+        return {"vectors": padded, "scales": scales}
     if layout.dtype == "int3":
         each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
         codes, scales = quantize_int3(each)

@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.embeddings.doc_encoder import get_embedding_axes, reusing
+from glassrank.embeddings.doc_vectors import nearest
+from glassrank.embeddings.graph import open_graph
 from glassrank.embeddings.manifest import (
     DTYPES,
     IDS,
+    GraphRecord,
     Layout,
     Manifest,
     encode_command,
@@ -27,6 +30,7 @@ from glassrank.embeddings.part import Located, Part, ReusableRows, hash_content
 from glassrank.embeddings.rows import row_bytes, to_embeddings, unpack
 from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
+from glassrank.index.search import TopK, merge_top_k
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.io.model_folder import fingerprint
@@ -40,19 +44,38 @@ class _Docs(NamedTuple):
     numbers: NDArray[np.int64]  # (N,)
 
 
+class _Numbering(NamedTuple):
+    """Documents of an index, and those of a neighbour graph; -1 where there is none."""
+
+    row_of_doc: NDArray[np.int64]
+    doc_of_row: NDArray[np.int64]
+
+
 class Store:
     """Memory-mapped and immutable: threads and processes share it without locks."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: Model | None
+        self,
+        path: Path,
+        manifest: Manifest,
+        parts: Sequence[Part],
+        graph: NDArray[np.uint32] | None,
+        model: Model | None,
     ) -> None:
         self.path = path
         self.layout = manifest.layout
         self.generation = manifest.generation
+        self.has_doc_vectors = bool(manifest.parts) and all(
+            part.has_doc_vectors for part in manifest.parts
+        )
+        """Whether documents can be found by their vectors."""
+        self._graph_record = manifest.graph
         self._parts = {part.record.segment: part for part in parts}
         self._by_name = {part.record.name: part for part in parts}
         self._model = model
         self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Docs]]] = WeakKeyDictionary()
+        self._graph = graph
+        self._numbering: WeakKeyDictionary[Snapshot, _Numbering] = WeakKeyDictionary()
 
     @classmethod
     def open(
@@ -83,10 +106,10 @@ class Store:
         verify: bool,
         without: Collection[str] = frozenset(),
     ) -> "Store":
-        manifest, parts = _load_parts(path, wanted, verify, without)
+        manifest, parts, graph = _load_parts(path, wanted, verify, without)
         if model is not None:
             _check_rows(path, model, manifest.layout, parts, verify=verify)
-        return cls(path, manifest, parts, model)
+        return cls(path, manifest, parts, graph, model)
 
     @classmethod
     def find(
@@ -206,6 +229,59 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return located
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether documents have neighbours."""
+        return self._graph is not None
+
+    def nearest(
+        self,
+        snapshot: Snapshot,
+        query: NDArray[np.float32],
+        k: int,
+        live: Sequence[NDArray[np.bool_]],
+    ) -> TopK:
+        """The k documents whose vectors have the largest cosines with a query's, by the index's
+        numbers. Of each segment, `live` has those that may be found; empty for all."""
+        tops = []
+        for position, stored in enumerate(self._locate_docs(snapshot)):
+            segment, allowed = snapshot.segments[position], live[position]
+            for part, numbers in stored:
+                if self._part_of(segment) is part:
+                    docs, scores = nearest(part, query, k, allowed)
+                else:  # a merged segment: its documents are anywhere in the part
+                    there = np.flatnonzero(numbers >= 0)
+                    of_row = np.full(len(part), -1)
+                    of_row[numbers[there]] = there
+                    mask = (of_row >= 0) & (allowed[of_row] if len(allowed) else True)
+                    rows, scores = nearest(part, query, k, mask)
+                    docs = of_row[rows]
+                tops.append(TopK(docs + snapshot.bases[position], scores))
+        return merge_top_k(snapshot, tops, k)
+
+    def neighbours(self, snapshot: Snapshot, docs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n, 16) the nearest documents of each of these, by the index's numbers; -1 for none."""
+        assert self._graph is not None and self._graph_record is not None
+        numbering = self._numbering.get(snapshot)
+        if numbering is None:
+            numbering = self._number_docs(snapshot, self._graph_record)
+            self._numbering[snapshot] = numbering
+        rows = numbering.row_of_doc[docs]  # (n,)
+        found = self._graph[np.maximum(rows, 0)]  # (n, 16)
+        known = (rows >= 0)[:, None] & (found < len(self._graph))
+        return np.where(known, numbering.doc_of_row[np.where(known, found, 0)], -1)
+
+    def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> "_Numbering":
+        bases = graph.bases
+        row_of_doc, doc_of_row = np.full(snapshot.bases[-1], -1), np.full(graph.docs, -1)
+        for base, stored in zip(snapshot.bases, self._locate_docs(snapshot), strict=False):
+            for part, numbers in stored:
+                if part.record.name in bases:
+                    there = np.flatnonzero(numbers >= 0)
+                    rows = bases[part.record.name] + numbers[there]
+                    row_of_doc[base + there], doc_of_row[rows] = rows, base + there
+        return _Numbering(row_of_doc, doc_of_row)
+
     def read_embeddings(
         self,
         part: Part,
@@ -262,7 +338,7 @@ def _check_rows(
 
 def _load_parts(
     path: Path, wanted: str, verify: bool, without: Collection[str]
-) -> tuple[Manifest, list[Part]]:
+) -> tuple[Manifest, list[Part], NDArray[np.uint32] | None]:
     with wrap_os_errors(f"read the store {path}"):
         while True:
             try:
@@ -282,11 +358,15 @@ def _load_parts(
                         f"run: {encode_command(path)} --name NAME"
                     )
                 try:
-                    return manifest, [
+                    parts = [
                         Part(folder, part, layout, verify=verify)
                         for part in manifest.parts
                         if part.segment not in without
                     ]
+                    graph = None
+                    if manifest.graph is not None:
+                        graph = open_graph(folder, manifest.graph, verify=verify)
+                    return manifest, parts, graph
                 except (OSError, GlassrankError):
                     # A writer may have removed these parts meanwhile: begin again.
                     if read_manifest(path) == manifest:

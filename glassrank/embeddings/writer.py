@@ -11,11 +11,13 @@ from pathlib import Path
 
 from glassrank.embeddings.manifest import (
     FILE_NAME,
+    GraphRecord,
     Layout,
     Manifest,
     OldStoreError,
     PartRecord,
     hash_segment_texts,
+    is_graph_name,
     is_part_name,
     load_store_manifest,
     open_store,
@@ -26,7 +28,6 @@ from glassrank.embeddings.part import PROGRESS, Part, ReusableRows, is_part_file
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
-from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import LOCK, Folder
 
 
@@ -56,11 +57,17 @@ class StoreWriter:
                     parts.append(Part(self.folder, record, self.manifest.layout, verify=True))
         return ReusableRows(parts)
 
-    def add(self, segment: Segment, passages: int, rows: int, files: dict[str, FileRecord]) -> None:
-        """Commits a segment's part."""
-        source = hash_segment_texts(segment.record)
-        record = PartRecord(segment.record.name, source, len(segment), passages, rows, files)
-        self._commit((*self.manifest.parts, record))
+    def add(self, part: PartRecord) -> None:
+        """Commits a part, in the place of one of the same name."""
+        parts = {known.name: known for known in self.manifest.parts}
+        self._commit(tuple({**parts, part.name: part}.values()))
+
+    def set_graph(self, graph: GraphRecord) -> None:
+        """Commits a neighbour graph, and removes all others."""
+        self._commit(self.manifest.parts, graph)
+        for name in filter(is_graph_name, self.folder.names()):
+            if name != graph.name:
+                self.folder.remove(name)
 
     def tidy(self) -> None:
         """Lets go of what no segment needs, once every segment has its part."""
@@ -73,9 +80,13 @@ class StoreWriter:
             with self.folder.child(name) as part:
                 part.remove(PROGRESS)
 
-    def _commit(self, parts: tuple[PartRecord, ...]) -> None:
-        generation = self.manifest.generation + 1
-        self.manifest = replace(self.manifest, generation=generation, parts=parts)
+    def _commit(self, parts: tuple[PartRecord, ...], graph: GraphRecord | None = None) -> None:
+        self.manifest = replace(
+            self.manifest,
+            generation=self.manifest.generation + 1,
+            parts=parts,
+            graph=graph or self.manifest.graph,
+        )
         write_manifest(self.folder, self.manifest)
 
     def _remove_all_but(self, names: Collection[str]) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
-from glassrank.index.filters import FilterSpec, parse_filter
-from glassrank.index.methods import Method, parse_method, run_method
+from glassrank.index.filters import FilterSpec
+from glassrank.index.methods import RM3, Method, parse_method, run_method
 from glassrank.index.search import TopK, drop_high_df_terms
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
@@ -203,6 +204,22 @@ class Index:
         """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
         return self._run(queries, k, method, self._snapshot, threads, deadline, where)
 
+    def score_docs(
+        self,
+        query: str,
+        docs: NDArray[np.int64],
+        method: str | Method = "bm25",
+        deadline: Deadline = NEVER,
+    ) -> NDArray[np.float32]:
+        """The scores of some documents, by their numbers; 0 where no term matches."""
+        parsed = parse_method(method) if isinstance(method, str) else method
+        chosen, k = self._snapshot, len(self)
+        if not isinstance(parsed, RM3):  # which would expand the query by these alone
+            chosen, k = chosen.with_docs(docs), len(docs)
+        (top,) = self._run([query], max(1, k), parsed, chosen, 1, deadline)
+        scores = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))
+        return np.array([scores.get(doc, 0.0) for doc in docs.tolist()], np.float32)
+
     def terms(self, query: str) -> list[str]:
         """The analyzed terms of a query: stems, without stop words."""
         return self._analyzer(query)
@@ -225,8 +242,7 @@ class Index:
     ) -> list[TopK]:
         if k < 1:
             raise InputError(f"k must be a positive integer, not {k}")
-        if where is not None and (conditions := parse_filter(where)):
-            snapshot = snapshot.with_filter(conditions)
+        snapshot = snapshot.with_filter(where)
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):
             terms = [self._analyzer(text) for text in queries]

@@ -1,7 +1,6 @@
 """Searches a snapshot: analyzed queries in, ranked document numbers out."""
 
 import os
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -41,6 +40,14 @@ class TopK(NamedTuple):
     scores: Floats  # (k,)
     missing: tuple[str, ...] = ()
     """Shards that did not answer."""
+    fused: Floats | None = None
+    """(k,) where they were retrieved by vectors, too: what they are ordered by. `scores` are then
+    those by terms, which models interpolate with."""
+    found_by: NDArray[np.uint8] | None = None
+    """(k,) how each was found: `BY_TERMS`, `BY_VECTOR`, `BY_NEIGHBOUR`, or a sum of them."""
+
+
+BY_TERMS, BY_VECTOR, BY_NEIGHBOUR = 1, 2, 4
 
 
 def search(
@@ -66,12 +73,8 @@ def score_terms(
     snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
 ) -> NDArray[np.float64]:
     """The part of each term in the scores of these documents, which are sums: (docs, terms)."""
-    masks = [np.zeros(len(segment), bool) for segment in snapshot.segments]
-    for number in docs.tolist():
-        position = bisect_right(snapshot.bases, number) - 1
-        masks[position][number - snapshot.bases[position]] = True
     single_terms = [{term: weight} for term, weight in query.items()]
-    tops = search(snapshot.with_masks(masks), single_terms, max(1, len(docs)), method, threads=1)
+    tops = search(snapshot.with_docs(docs), single_terms, max(1, len(docs)), method, threads=1)
     scores = np.zeros((len(docs), len(single_terms)))
     for term, top in enumerate(tops):
         by_doc = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))

@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
-from glassrank.index.filters import Columns, Filter, build_columns, compute_masks
+from glassrank.index.filters import (
+    Columns,
+    Filter,
+    FilterSpec,
+    build_columns,
+    compute_masks,
+    parse_filter,
+)
 from glassrank.index.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.index.segment import (
     ARRAYS,
@@ -205,10 +212,11 @@ class Snapshot:
         """The length norms of all documents, for each segment."""
         return self._lengths(method, self.collection)
 
-    def with_filter(self, where: Filter) -> "Snapshot":
+    def with_filter(self, where: FilterSpec | None) -> "Snapshot":
         """A snapshot whose searches return only matching documents. Statistics and scores stay
         those of all documents."""
-        return self.with_masks(self._masks(where))
+        conditions = None if where is None else parse_filter(where)
+        return self.with_masks(self._masks(conditions)) if conditions else self
 
     def with_masks(self, masks: Sequence[NDArray[np.bool_]]) -> "Snapshot":
         """A snapshot whose searches return only these documents, given as a mask per segment."""
@@ -217,6 +225,12 @@ class Snapshot:
             mask & live if len(live) else mask for mask, live in zip(masks, self.live, strict=True)
         )
         return chosen
+
+    def with_docs(self, docs: NDArray[np.int64]) -> "Snapshot":
+        """A snapshot whose searches return only these documents, by their numbers."""
+        chosen = np.zeros(self.bases[-1], np.bool_)
+        chosen[docs] = True
+        return self.with_masks(np.split(chosen, self.bases[1:-1]))
 
     def prepare_filters(self) -> None:
         """Builds the columns that the first filter would wait for."""

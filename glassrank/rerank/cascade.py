@@ -8,20 +8,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.index.search import TopK
+from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.default_plan import plan_depths
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.sort import sort_scored
-from glassrank.rerank.stages import Stage
+from glassrank.rerank.stages import IndexStage, Stage
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
+
+
+class EncodedQuery(NamedTuple):
+    """A query that was encoded before the stage that needs it, and the milliseconds of that."""
+
+    stage: IndexStage
+    embeddings: TokenEmbeddings
+    took: float
 
 
 @dataclass
@@ -38,6 +47,8 @@ class Cascade:
     """How many candidates each model has scored."""
     models: tuple[str, ...] = ()
     """Their names."""
+    encoded: EncodedQuery | None = None
+    """What the first stage has encoded."""
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
     """Whether a model has scored fewer than planned."""
@@ -51,7 +62,8 @@ class Cascade:
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
         self.missing = set(self.first.missing)
-        self.scores = self.first.scores.astype(np.float64)
+        fused = self.first.fused
+        self.scores = (self.first.scores if fused is None else fused).astype(np.float64)
         self.probabilities = np.full(len(self.places), np.nan)
         self.spans = np.full((len(self.places), 2), -1)
         self.truncated = np.zeros(len(self.places), np.bool_)
@@ -112,27 +124,30 @@ class Cascade:
         if not depth:
             return 0
         # A model starts only if it is likely to score a document: the query alone is of no use.
-        if deadline.remaining() <= stage.least_ms():
+        given = self.encoded if self.encoded and self.encoded.stage is stage else None
+        least = stage.least_ms() if given is None else stage.cost.predict(1)
+        if deadline.remaining() <= least:
             stage.cost.relax()
             stage.query_cost.relax()
             return 0
         began = scheduler.clock()
         name = stage.reranker.model.name
         with span("batch", model=name, documents=depth):
-            encoded = stage.reranker.encode_query(query)
+            encoded = given.embeddings if given else stage.reranker.encode_query(query)
             best = self.places[:depth]
             candidates = stage.prepare_candidates(
                 encoded, self.first.docs[best], self.first.scores[best]
             )
         prepared = scheduler.clock()
-        stage.query_cost.learn(depth, prepared - began)
+        query_ms = prepared - began + (given.took if given else 0.0)
+        stage.query_cost.learn(depth, query_ms)
         scoring_deadline = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
             scored = stage.score(candidates, scheduler, scoring_deadline)
         self.scored_at = scheduler.clock()
         self.missing.update(scored.missing)
         number = len(self.depths)
-        self.timing[query_step_name(number)] = prepared - began
+        self.timing[query_step_name(number)] = query_ms
         self.timing[scoring_step_name(number)] = took = self.scored_at - prepared
         stage.learn_depth(depth, len(scored.places), took)
         if len(scored.places):
@@ -180,17 +195,21 @@ class Cascade:
         doc_id: Callable[[int], Any],
         doc: Callable[..., Doc],
         show: Callable[[str, tuple[int, int] | None], str] | None = None,
+        found_by: Sequence[tuple[str, ...]] = ((),),
     ) -> tuple[Hit, ...]:
         """The best k; `doc_id` names a document by its number, `doc` reads it, and `show` makes a
-        snippet."""
+        snippet. `found_by` names the ways in which candidates were found."""
         ranked_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             ranked_by[:depth] = number  # the last model that scored it
         names = (None, *self.models)
         best = self.places[:k]
+        kinds = np.zeros(len(best), np.uint8)
+        if self.first.found_by is not None:
+            kinds = self.first.found_by[best]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
-            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
+            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated, kinds),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         return tuple(
@@ -205,8 +224,9 @@ class Cascade:
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
                 stage,
+                found_by[kind],
             ).with_reader(partial(doc, number), show)
             for rank, (
-                *(place, number, first_score, score, stage, probability, span, truncated),
+                *(place, number, first_score, score, stage, probability, span, truncated, kind),
             ) in enumerate(rows, 1)
         )

@@ -17,10 +17,18 @@ from glassrank.index import Index
 from glassrank.index.filters import FilterSpec
 from glassrank.index.first_stage import FirstStage, retrieve
 from glassrank.index.methods import Method, method_name
-from glassrank.index.search import TopK
+from glassrank.index.search import BY_TERMS, BY_VECTOR, TopK
 from glassrank.models.io.model_folder import fingerprint
-from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.cascade import Cascade, EncodedQuery
 from glassrank.rerank.cascade_plan import CascadePlan
+from glassrank.rerank.hybrid import (
+    DEFAULT_RETRIEVAL,
+    NOTHING_FOUND,
+    Retrieval,
+    check_retrieval,
+    found_by_names,
+    fuse,
+)
 from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.rerank.model_language import warn_if_index_is_foreign
 from glassrank.rerank.reranker import Reranker
@@ -57,7 +65,7 @@ class Pipeline:
         use_store: bool = True,
         budget_ms: float | None = None,
         method: str | Method | None = None,
-        first_stage: FirstStage | None = None,
+        first_stage: FirstStage | str | None = None,
         candidates: int | None = None,
         plan: CascadePlan | None = None,
         clock: Clock = now,
@@ -70,14 +78,16 @@ class Pipeline:
         `candidates` the depth at which it was best on dev queries, unless they are given. `plan`
         says how deep each of several models goes.
 
-        `first_stage` retrieves candidates in place of the index, which has their texts and stores;
-        its ids are the index's. A model then does not interpolate with first-stage scores: it was
-        trained on other ones."""
+        `first_stage` is `bm25` (or another `method`), `dense`, which finds documents by the vectors
+        of a store, or `hybrid`, which fuses both: the default where a store has such vectors. Or it
+        is an object that retrieves candidates in place of the index, which has their texts and
+        stores; its ids are the index's. A model then does not interpolate with first-stage scores:
+        it was trained on other ones."""
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         warn_if_index_is_foreign(rerankers, index.analyzer.languages)
         self.index = index.pin()
-        self.first_stage = first_stage
+        self.first_stage = None if isinstance(first_stage, str) else first_stage
         self.budget_ms = budget_ms
         usage = rerankers[0].usage if rerankers else None
         method = method or (usage.first_stage if usage else "bm25")
@@ -98,10 +108,16 @@ class Pipeline:
                 reranker,
                 Store.find(self.index, reranker.model, verify=verify) if finds_store else given,
                 is_own_store=finds_store,
-                interpolates=first_stage is None,
+                interpolates=self.first_stage is None,
             )
             for number, reranker in enumerate(rerankers)
         )
+        self._asked = check_retrieval(first_stage) if isinstance(first_stage, str) else None
+        if self._asked not in (None, "bm25") and self._dense_stage() is None:
+            raise InputError(
+                f"no store of {index.path} has vectors to find documents by; make them with: "
+                f"glassrank encode {index.path} --model MODEL --graph"
+            )
         if plan is not None:
             _check_plan(plan, rerankers)
         if calibrate:
@@ -132,6 +148,7 @@ class Pipeline:
         *,
         budget_ms: float | None = None,
         method: str | Method | None = None,
+        first_stage: str | None = None,
         candidates: int | None = None,
         plan: str | Path | None = None,
         device: str = "cpu",
@@ -146,10 +163,25 @@ class Pipeline:
             [Reranker.load(name, device, exact=exact) for name in names],
             budget_ms=budget_ms,
             method=method,
+            first_stage=first_stage,
             candidates=candidates,
             plan=None if plan is None else CascadePlan.read(plan),
             calibrate=calibrate,
         )
+
+    def _dense_stage(self) -> IndexStage | None:
+        """The last model that has vectors of documents: the best one."""
+        fitting = (
+            stage
+            for stage in reversed(self.stages)
+            if stage.store is not None and stage.store.has_doc_vectors
+        )
+        return next(fitting, None) if self.first_stage is None else None
+
+    @property
+    def retrieval(self) -> Retrieval:
+        """How candidates are found in the index."""
+        return self._asked or ("bm25" if self._dense_stage() is None else DEFAULT_RETRIEVAL)
 
     @property
     def reranker(self) -> Reranker:
@@ -200,11 +232,12 @@ class Pipeline:
         check_k(k)
         clock = self.scheduler.clock
         depths = self._depths_within(deadline)
+        encoded = self._encode_query(query, deadline)
         began = clock()
         depth = max(k, self.candidates)
         with span("retrieve", documents=depth):
-            found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
-        cascade = Cascade(found, timing={"first_stage": clock() - began})
+            found = self._retrieve(query, depth, encoded, method, deadline, where)
+        cascade = Cascade(found, encoded=encoded, timing={"first_stage": clock() - began})
         if first and self.stages:
             yield self._ranking(query, cascade, k, "first_stage")
         yield self._final(query, cascade, k, depths, deadline)
@@ -219,10 +252,36 @@ class Pipeline:
         where: FilterSpec | None = None,
     ) -> TopK:
         """The first stage's best k, by numbers in the index; a `method` is one of the index."""
+        encoded = self._encode_query(query, deadline)
+        return self._retrieve(query, k, encoded, method, deadline, where)
+
+    def _encode_query(self, query: str, deadline: Deadline) -> EncodedQuery | None:
+        """By the model whose vectors find documents, if there is time for it."""
+        stage = self._dense_stage()
+        if self.retrieval == "bm25" or stage is None:
+            return None
+        if deadline.remaining() <= stage.least_ms():
+            stage.query_cost.relax()
+            return None
+        began = self.scheduler.clock()
+        embeddings = stage.reranker.encode_query(query)
+        return EncodedQuery(stage, embeddings, self.scheduler.clock() - began)
+
+    def _retrieve(
+        self,
+        query: str,
+        k: int,
+        encoded: EncodedQuery | None,
+        method: str | Method | None,
+        deadline: Deadline,
+        where: FilterSpec | None,
+    ) -> TopK:
         if self.first_stage is None or method is not None:
-            return self.index.top_k(
-                [query], k, method or self.method, deadline=deadline, where=where
-            )[0]
+            method = method or self.method
+            if encoded is None:
+                by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
+                return by_terms._replace(found_by=np.full(len(by_terms.docs), BY_TERMS, np.uint8))
+            return self._retrieve_by_vectors(query, k, encoded, method, deadline, where)
         if where is not None:
             raise InputError(
                 "an external first stage cannot filter; leave out where, or give a method of ours"
@@ -235,6 +294,29 @@ class Pipeline:
                 "stage found; add it, or give the index that it searches"
             )
         return TopK(np.array(numbers, np.int64), np.array(scores, np.float32))
+
+    def _retrieve_by_vectors(
+        self,
+        query: str,
+        k: int,
+        encoded: EncodedQuery,
+        method: str | Method,
+        deadline: Deadline,
+        where: FilterSpec | None,
+    ) -> TopK:
+        by_terms = NOTHING_FOUND
+        if self.retrieval == "hybrid":
+            by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
+        filtered = self.index.snapshot.with_filter(where)
+        by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
+        found = fuse(by_terms, by_vector, k)
+        unknown = np.flatnonzero(found.found_by == BY_VECTOR)
+        # A list that is not full has all documents with a term of the query.
+        if len(unknown) and len(by_terms.docs) in (0, k):
+            found.scores[unknown] = self.index.score_docs(
+                query, found.docs[unknown], method, deadline
+            )
+        return found
 
     def rerank(
         self,
@@ -279,7 +361,8 @@ class Pipeline:
         snapshot = self.index.snapshot
         with span("sort"):
             hits = cascade.hits(
-                k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)
+                *(k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)),
+                found_by_names(self.method),
             )
         took = self.scheduler.clock() - began
         self.scheduler.learn("sorting", len(cascade.places), took)
@@ -295,14 +378,16 @@ class Pipeline:
         deadline: Deadline = NEVER,
     ) -> list[float]:
         """The first stage's scores of documents; 0 where it does not find one."""
-        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
-        for depth in (max(1, self.candidates), len(self.index)):
-            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
-            wanted = np.isin(found.docs, numbers)
-            if wanted.sum() == len(set(numbers)):
-                break
-        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
-        return [scores.get(number, 0.0) for number in numbers]
+        numbers = np.array([self.index.snapshot.find(doc_id) for doc_id in doc_ids], np.int64)
+        found = self.index.top_k(
+            [query], max(1, self.candidates), method or self.method, deadline=deadline
+        )[0]
+        scores = dict(zip(found.docs.tolist(), found.scores.tolist(), strict=True))
+        rest = np.setdiff1d(numbers, found.docs)
+        if len(rest):
+            given = self.index.score_docs(query, rest, method or self.method, deadline)
+            scores |= zip(rest.tolist(), given.tolist(), strict=True)
+        return [scores[number] for number in numbers.tolist()]
 
     def calibrate(self) -> None:
         """Retrieves, scores and sorts a few documents: code is compiled, and costs are learned, so

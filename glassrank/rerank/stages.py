@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.embeddings import Store
+from glassrank.embeddings.doc_vectors import pool_query
 from glassrank.index import Index
+from glassrank.index.search import TopK
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
@@ -268,6 +270,13 @@ class IndexStage(Stage):
             rows = located.part.passage_rows(located.first + passage)
             return self.store.read_embeddings(located.part, *rows)
         return None
+
+    def nearest(
+        self, query: TokenEmbeddings, k: int, snapshot: Snapshot, deadline: Deadline = NEVER
+    ) -> TopK:
+        """The best k by vectors, among the documents that a snapshot's searches return."""
+        assert self.store is not None
+        return self.store.nearest(self.snapshot, pool_query(query), k, snapshot.live)
 
     def _scoring_ms(self, docs: int) -> float:
         """Of stored documents and of missing ones, in their proportion."""

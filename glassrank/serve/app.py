@@ -255,6 +255,7 @@ def _describe_model(name: str, pipeline: Pipeline) -> dict[str, Any]:
         "query_words": usage.query_length,
         "doc_words": usage.doc_length,
         "first_stage": pipeline.method,
+        "retrieval": pipeline.retrieval,
         "mixes_first_stage": any(ranker.first_stage_weight is not None for ranker in rankers),
         "stored": "+".join(stored) or None,
     }

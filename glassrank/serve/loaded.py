@@ -60,6 +60,7 @@ class LoadedIndex:
                 index,
                 {numbers[model]: rerankers[model] for model in models},
                 method=options.method,
+                first_stage=options.first_stage,
                 candidates=options.candidates,
                 plan=plan if len(models) > 1 else None,
                 verify=verify,

@@ -50,7 +50,9 @@ class Options:
     candidates: int | None = None
     """The greatest depth; by default the model's."""
     method: str | None = None
-    """The default first stage; if not given, the model's."""
+    """The default method of the first stage; if not given, the model's."""
+    first_stage: str | None = None
+    """`bm25`, `dense` or `hybrid`; if not given, `hybrid` where a store has vectors."""
     refresh_seconds: float = 1.0
     api_key: str | None = field(default=None, repr=False)
     no_auth: bool = False

@@ -155,6 +155,7 @@ class Searcher:
                 "query": query,
                 "model": model,
                 "method": params.method or pipeline.method,
+                "retrieval": pipeline.retrieval,
                 "generation": loaded.index.generation,
                 "candidates": pipeline.candidates,
                 # Waiting may have used up the whole budget.

@@ -1,0 +1,124 @@
+"""One vector for each document, to find it by: the mean of its token embeddings, in int8.
+
+Vectors have the length 1, so that products are cosines. Products of int8 are exact integers, in any
+order of additions: all machines find the same documents.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import compiled
+from glassrank.backends.threads import num_threads, run_parallel
+from glassrank.embeddings.manifest import DOC_VECTORS, Layout, PartRecord
+from glassrank.embeddings.part import Part
+from glassrank.embeddings.rows import quantize_int8, unpack
+from glassrank.models.model import TokenEmbeddings, to_array
+from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import ArrayWriter, as_readonly
+
+_DOCS_AT_ONCE = 1024
+_ROWS_PER_THREAD = 1 << 16
+"""Fewer are searched sooner than a second thread wakes up."""
+_NO_MASK = np.empty(0, np.bool_)
+
+
+def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> PartRecord:
+    """Writes them beside the rows of a finished part; gives its record with both files."""
+    part = Part(parent, record, layout, verify=False)
+    with parent.child(record.name) as folder:
+        files = dict(record.files)
+        writers = []
+        for name, dtype in zip(DOC_VECTORS, (np.int8, np.float32), strict=True):
+            folder.remove(f"{name}.npy")  # of a killed writer
+            writers.append(ArrayWriter(folder, f"{name}.npy", dtype))
+        try:
+            for first in range(0, len(part), _DOCS_AT_ONCE):
+                vectors, scales = _pool_docs(part, first, layout)
+                writers[0].append(vectors.reshape(-1))
+                writers[1].append(scales)
+            for name, writer in zip(DOC_VECTORS, writers, strict=True):
+                files[f"{name}.npy"] = writer.close()
+        finally:
+            for writer in writers:
+                writer.discard()
+        folder.sync()
+    return replace(record, files=files)
+
+
+def _pool_docs(
+    part: Part, first: int, layout: Layout
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Of the documents from `first` on, as many as are pooled at once: (n, E), (n,)."""
+    ends, rows = part.doc_rows(first, min(first + _DOCS_AT_ONCE, len(part)))
+    sums = np.zeros((len(ends) - 1, layout.width), np.float32)
+    filled = ends[1:] > ends[:-1]  # a document may have no tokens
+    if filled.any():
+        sums[filled] = np.add.reduceat(unpack(rows, layout), ends[:-1][filled])
+    return quantize_int8(_normalize(sums))
+
+
+def pool_query(query: TokenEmbeddings) -> NDArray[np.float32]:
+    """(E,): the mean of a query's token embeddings, by their weights."""
+    weights = to_array(query.mask[0]) * to_array(query.idf[0])  # (Q,)
+    return _normalize(weights.astype(np.float32) @ to_array(query.vectors[0]).astype(np.float32))
+
+
+def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.sqrt((vectors * vectors).sum(-1, keepdims=True))
+    normalized: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-9))
+    return normalized
+
+
+def nearest(
+    part: Part, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] = _NO_MASK
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The k documents of a part with the largest cosines, best first, by their numbers there; of
+    equals, the first. With a `mask` of all documents, only of those where it is set."""
+    assert part.doc_vectors is not None and part.doc_scales is not None
+    (values,), (scale,) = quantize_int8(query[None])
+    count = max(1, min(num_threads(), len(part) // _ROWS_PER_THREAD))
+    bounds = np.linspace(0, len(part), count + 1).astype(np.int64).tolist()
+    found: list[tuple[Any, Any]] = [(None, None)] * count
+    vectors, scales, wanted = part.doc_vectors, part.doc_scales, as_readonly(values)
+
+    def search(number: int) -> None:
+        rows = slice(bounds[number], bounds[number + 1])
+        docs, scores = scan(vectors[rows], scales[rows], wanted, as_readonly(mask[rows]), k)
+        found[number] = docs + bounds[number], scores
+
+    run_parallel(search, count)
+    docs, scores = map(np.concatenate, zip(*found, strict=True))
+    best = np.argsort(-scores, kind="stable")[:k]
+    return docs[best], scores[best] * scale
+
+
+@compiled
+def scan(vectors: Any, scales: Any, query: Any, mask: Any, k: int) -> Any:
+    """All vectors (N, E), one after another: rows that may be among the best k, at most 2k + 64 of
+    them, in ascending order unless some were dropped."""
+    room = 2 * k + 64
+    docs = np.empty(room, np.int64)
+    scores = np.empty(room, np.float32)
+    kept = 0
+    floor = np.float32(-np.inf)
+    for row in range(len(vectors)):
+        if len(mask) and not mask[row]:
+            continue
+        total = np.int32(0)
+        for i in range(len(query)):
+            total = np.int32(total + np.int32(vectors[row, i]) * np.int32(query[i]))
+        score = np.float32(total) * scales[row]
+        if score > floor:
+            docs[kept] = row
+            scores[kept] = score
+            kept += 1
+            if kept == room:
+                order = np.argsort(-scores, kind="mergesort")[:k]
+                docs[:k] = docs[order]
+                scores[:k] = scores[order]
+                kept = k
+                floor = scores[k - 1]
+    return docs[:kept], scores[:kept]

@@ -1,0 +1,231 @@
+"""The neighbour graph of a store: of each document, the 16 others whose vectors are nearest.
+
+Numbers in it count documents over the parts that it was made for, one part after another. When
+documents are added, theirs are computed, and those of others change where a new document is nearer.
+All pairs are compared, unless they are too many: then documents are put into clusters by k-means,
+and each is compared with those of the clusters that are nearest to its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import compiled
+from glassrank.backends.threads import num_threads, run_parallel
+from glassrank.embeddings.manifest import GraphRecord
+from glassrank.embeddings.part import Part
+from glassrank.embeddings.writer import StoreWriter
+from glassrank.errors import CorruptError
+from glassrank.storage.checksummed_json import FileRecord
+from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import ArrayWriter, open_array
+
+NEIGHBOURS = 16
+NONE = 0xFFFF_FFFF
+"""In the place of a neighbour, where there are fewer."""
+MAX_PAIRS = 10_000_000_000
+"""That are compared one by one: all of 100,000 documents."""
+_COLUMNS = 2048
+"""Vectors of a block, which stays in a cache."""
+_DOCS_PER_CLUSTER, _NEAR_CLUSTERS = 1000, 16
+_KMEANS_DOCS, _KMEANS_ROUNDS = 50, 8
+"""Documents of each cluster that k-means reads."""
+
+
+class DocVectors(NamedTuple):
+    """Of all documents of some parts."""
+
+    values: NDArray[np.int8]  # (N, E)
+    scales: NDArray[np.float32]  # (N,)
+
+
+class Neighbours(NamedTuple):
+    """Lists of neighbours, nearest first; of equals, the smaller number."""
+
+    numbers: NDArray[np.int64]  # (N, 16); -1: none
+    scores: NDArray[np.float32]  # (N, 16) cosines, by the scale of the document itself
+
+
+def open_graph(folder: Folder, graph: GraphRecord, *, verify: bool) -> NDArray[np.uint32]:
+    """(N, 16). Numbers are not checked: who reads them leaves out those that are too large."""
+    flat = open_array(folder, graph.name, graph.file, [np.uint32], verify=verify)
+    if len(flat) != NEIGHBOURS * graph.docs:
+        raise CorruptError(
+            f"{folder.path / graph.name} is damaged: it is not the graph of these documents; "
+            "remove the store and encode the index again"
+        )
+    return flat.reshape(-1, NEIGHBOURS)
+
+
+def update_graph(writer: StoreWriter) -> None:
+    """Makes the graph of a store's parts, which all have doc vectors, unless it is there."""
+    manifest, folder = writer.manifest, writer.folder
+    parts = tuple((part.name, part.docs) for part in manifest.parts)
+    if manifest.graph is not None and manifest.graph.parts == parts:
+        return
+    graph = GraphRecord(parts, manifest.generation + 1, FileRecord(0, 0))
+    known = np.full((graph.docs, NEIGHBOURS), -1)
+    is_new = np.ones(graph.docs, np.bool_)
+    if manifest.graph is not None:
+        with suppress(CorruptError):  # a damaged one is made anew
+            old = open_graph(folder, manifest.graph, verify=True)
+            known, is_new = _carry_over(manifest.graph, old, graph)
+    opened = [Part(folder, part, manifest.layout, verify=False) for part in manifest.parts]
+    numbers = find_neighbours(_join_vectors(opened), known, is_new)
+    folder.remove(graph.name)  # of a killed writer
+    file = ArrayWriter(folder, graph.name, np.uint32)
+    try:
+        file.append(np.where(numbers >= 0, numbers, NONE).reshape(-1))
+        graph = replace(graph, file=file.close())
+    finally:
+        file.discard()
+    writer.set_graph(graph)
+
+
+def _carry_over(
+    old: GraphRecord, stored: NDArray[np.uint32], new: GraphRecord
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Neighbours of documents whose parts are still there, by their new numbers; and which
+    documents are new."""
+    bases = new.bases
+    renumbered = np.concatenate(
+        [
+            bases[name] + np.arange(docs) if name in bases else np.full(docs, -1)
+            for name, docs in old.parts
+        ]
+    )
+    kept = np.flatnonzero(renumbered >= 0)
+    known = np.full((new.docs, NEIGHBOURS), -1)
+    known[renumbered[kept]] = np.append(renumbered, -1)[np.minimum(stored[kept], old.docs)]
+    is_new = np.ones(new.docs, np.bool_)
+    is_new[renumbered[kept]] = False
+    return known, is_new
+
+
+def _join_vectors(parts: Sequence[Part]) -> DocVectors:
+    vectors = [part.doc_vectors for part in parts if part.doc_vectors is not None]
+    scales = [part.doc_scales for part in parts if part.doc_scales is not None]
+    if not vectors:
+        return DocVectors(np.empty((0, 1), np.int8), np.empty(0, np.float32))
+    return DocVectors(np.concatenate(vectors), np.concatenate(scales))
+
+
+def find_neighbours(
+    vectors: DocVectors, known: NDArray[np.int64], is_new: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """(N, 16) numbers of the nearest; those of documents that are not new are `known`, but for
+    what is new among them."""
+    fresh, rest = np.flatnonzero(is_new), np.flatnonzero(~is_new)
+    found = Neighbours(known.copy(), np.full(known.shape, -np.inf, np.float32))
+    if len(fresh) * len(is_new) > MAX_PAIRS:
+        found.numbers[:] = -1
+        for rows, columns in _near_clusters(vectors):
+            _compare(vectors, rows, columns, found)
+        return found.numbers
+    _score_known(vectors, rest, found)
+    _compare(vectors, fresh, np.arange(len(is_new)), found)
+    _compare(vectors, rest, fresh, found)
+    return found.numbers
+
+
+def _score_known(vectors: DocVectors, docs: NDArray[np.int64], found: Neighbours) -> None:
+    """Scores and sorts what is known of these documents."""
+    for start in range(0, len(docs), _COLUMNS):
+        rows = docs[start : start + _COLUMNS]
+        numbers = found.numbers[rows]  # (n, 16)
+        scores = np.matmul(
+            vectors.values[numbers].astype(np.float32),
+            vectors.values[rows].astype(np.float32)[..., None],
+        )[..., 0]
+        scores = np.where(numbers >= 0, scores * vectors.scales[numbers], np.float32(-np.inf))
+        order = np.lexsort((numbers, -scores))
+        found.numbers[rows] = np.take_along_axis(numbers, order, 1)
+        found.scores[rows] = np.take_along_axis(scores, order, 1)
+
+
+def _compare(
+    vectors: DocVectors, rows: NDArray[np.int64], columns: NDArray[np.int64], found: Neighbours
+) -> None:
+    """Puts into the lists of `rows` what is near enough among `columns`."""
+    threads = num_threads()
+
+    def insert(number: int) -> None:
+        some = np.ascontiguousarray(rows[number::threads])
+        insert_neighbours(*vectors, some, columns, *found)
+
+    run_parallel(insert, threads)
+
+
+@compiled
+def insert_neighbours(
+    values: Any, scales: Any, rows: Any, columns: Any, numbers: Any, scores: Any
+) -> None:
+    """Compares rows with columns, and puts into a row's list what is nearer than its last. Columns
+    are taken in blocks that stay in a cache."""
+    last = numbers.shape[1] - 1
+    for block in range(0, len(columns), _COLUMNS):
+        for row in rows:
+            vector = values[row]
+            floor = scores[row, last]
+            for column in columns[block : block + _COLUMNS]:
+                other = values[column]
+                total = np.int32(0)
+                for i in range(len(vector)):
+                    total = np.int32(total + np.int32(vector[i]) * np.int32(other[i]))
+                score = np.float32(total) * scales[column]
+                if score < floor or column == row:
+                    continue
+                if score == floor and column > numbers[row, last] >= 0:
+                    continue
+                place = last
+                while place and (
+                    score > scores[row, place - 1]
+                    or (score == scores[row, place - 1] and column < numbers[row, place - 1])
+                ):
+                    scores[row, place] = scores[row, place - 1]
+                    numbers[row, place] = numbers[row, place - 1]
+                    place -= 1
+                scores[row, place] = score
+                numbers[row, place] = column
+                floor = scores[row, last]
+
+
+def _near_clusters(
+    vectors: DocVectors,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The documents of each cluster, and those of the clusters that are nearest to it."""
+    count = max(1, len(vectors.values) // _DOCS_PER_CLUSTER)
+    step = max(1, len(vectors.values) // (count * _KMEANS_DOCS))
+    sample = _unit(vectors.values[::step])
+    centers = sample[:: max(1, len(sample) // count)][:count]
+    for _ in range(_KMEANS_ROUNDS):
+        owners = _nearest_center(sample, centers)
+        sums = np.zeros_like(centers)
+        np.add.at(sums, owners, sample)
+        centers = np.where(sums.any(1, keepdims=True), _unit(sums), centers)
+    owners = np.concatenate(
+        [
+            _nearest_center(_unit(vectors.values[at : at + _COLUMNS]), centers)
+            for at in range(0, len(vectors.values), _COLUMNS)
+        ]
+    )
+    order = np.argsort(owners, kind="stable")
+    members = np.split(order, np.searchsorted(owners[order], np.arange(1, count)))
+    for cluster, near in enumerate(np.argsort(-(centers @ centers.T), 1)[:, :_NEAR_CLUSTERS]):
+        yield members[cluster], np.concatenate([members[other] for other in near])
+
+
+def _nearest_center(
+    vectors: NDArray[np.float32], centers: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    return np.asarray((vectors @ centers.T).argmax(1))
+
+
+def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    floats = vectors.astype(np.float32)
+    floats /= np.maximum(np.linalg.norm(floats, axis=1, keepdims=True), np.float32(1e-9))
+    return floats
