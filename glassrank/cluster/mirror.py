@@ -53,11 +53,13 @@ class Mirror:
         self.path = folder / "copies" / digest / name
 
     def whole(self) -> Path:
-        """All segments, and no stores: what somebody needs who asks shards. The manifest comes
-        last, so that whoever reads the copy sees the old index or the new one."""
+        """All segments, and of the stores the neighbour graphs: what somebody needs who asks
+        shards. The manifest comes last, so that whoever reads the copy sees the old index or the
+        new one."""
         with self._writing() as folder, folder.lock():
             content, manifest = self._manifest(folder)
             self._segments(folder, manifest.segments)
+            self._copy_stores(folder, None)
             folder.write(MANIFEST_FILE, content)
             remove_leftovers(folder)
         return self.path
@@ -66,12 +68,7 @@ class Mirror:
         """These segments, and all of the stores but what belongs to the others."""
         with self._writing() as folder, folder.lock():
             self._segments(folder, segments)
-            for name in self._stores():
-                with (
-                    folder.make_child("stores", exist_ok=True) as stores,
-                    stores.make_child(name, exist_ok=True) as store,
-                ):
-                    self._store(store, f"stores/{name}", others)
+            self._copy_stores(folder, others)
         return self.path
 
     def stores(self) -> tuple[int, ...]:
@@ -101,14 +98,25 @@ class Mirror:
             return []
         return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
-    def _store(self, folder: Folder, place: str, others: Collection[str]) -> None:
+    def _copy_stores(self, folder: Folder, others: Collection[str] | None) -> None:
+        for name in self._stores():
+            with (
+                folder.make_child("stores", exist_ok=True) as stores,
+                stores.make_child(name, exist_ok=True) as store,
+            ):
+                self._store(store, f"stores/{name}", others)
+
+    def _store(self, folder: Folder, place: str, others: Collection[str] | None) -> None:
+        """Its parts but for those of `others`; if that is None, its graph alone."""
         content = self._read(f"{place}/{STORE_FILE}")
         with folder.make_child(_INCOMING, exist_ok=True) as incoming:
             incoming.write(STORE_FILE, content)
             manifest = load_store_manifest(incoming)
         for part in manifest.parts:
-            if part.segment not in others:
+            if others is not None and part.segment not in others:
                 self._copy(folder, f"{place}/{part.name}", part.name, part.files)
+        if others is None and (graph := manifest.graph) is not None:
+            self._copy_file(folder, f"{place}/{graph.name}", graph.name, graph.file)
         folder.write(STORE_FILE, content)
 
     def _segments(self, folder: Folder, records: Iterable[SegmentRecord]) -> None:
@@ -171,8 +179,10 @@ def publish(path: Path, url: str) -> None:
     for store in list_stores(path):
         place = f"{root}/stores/{store.name}"
         with Folder.open(store) as folder:
-            parts = load_store_manifest(folder).parts
-        for part in parts:
+            stored = load_store_manifest(folder)
+        if (graph := stored.graph) is not None:
+            _put(files, store / graph.name, f"{place}/{graph.name}", graph.file.size)
+        for part in stored.parts:
             for name, file in part.files.items():
                 _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
         _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")

@@ -132,7 +132,7 @@ class _OpenView:
             IndexStage(
                 model,
                 self.snapshot,
-                Store.find(index, model.model, verify=verify, without=view.others),
+                Store.find(index, model.model, verify=verify, without=view.others, graph=False),
                 is_own_store=True,
             )
             for model in models

@@ -23,14 +23,14 @@ from glassrank.index.scoring import BM25, QL
 from glassrank.index.search import TopK, WeightedQuery, merge_top_k
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Model, TokenEmbeddings
 from glassrank.rerank.candidates import ScoredDocs, merge_scored
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.pipeline import Pipeline
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
-from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
+from glassrank.rerank.stages import CALIBRATION_DOCS, Grow, IndexStage, sample_docs
 from glassrank.types import Ranking
 
 _QUERIES_AT_ONCE = 256
@@ -60,6 +60,16 @@ class ShardedIndex(Index):
         super().__init__(local, verify=verify, checked=checked)
         self.shards = shards
         self._views = self.snapshot, self._split()
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is elsewhere, and stands here without the stores."""
+        return self._mirror is not None
+
+    def find_store(self, model: Model, *, verify: bool) -> Store | None:
+        """As `Store.find`; without its parts where the index is a copy, which has none."""
+        names = () if not self.is_copy else [record.name for record in self.snapshot.records]
+        return Store.find(self, model, verify=verify, without=names)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -173,6 +183,7 @@ class _Candidates(NamedTuple):
     query: TokenEmbeddings
     docs: NDArray[np.int64]
     first_stage: NDArray[np.float32]
+    places: NDArray[np.int64]
 
 
 class ShardedStage(IndexStage):
@@ -187,16 +198,22 @@ class ShardedStage(IndexStage):
     ) -> None:
         """`number` is the model's among those of the shards."""
         super().__init__(reranker, index.snapshot, store, is_own_store=True)
+        self.num_missing *= not index.is_copy  # shards know what they lack
         self._index = index
         self._number = number
         self._network_cost = CostModel()  # of requests and answers, by their number
         self.cost = CostModel()  # of what shards do, by documents
 
     def prepare_candidates(
-        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self,
+        query: TokenEmbeddings,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        places: NDArray[np.int64] | None = None,
     ) -> Any:
         """What shards will be sent."""
-        return _Candidates(query, docs, first_stage)
+        places = np.arange(len(docs)) if places is None else places
+        return _Candidates(query, docs, first_stage, places)
 
     def score(
         self,
@@ -204,9 +221,24 @@ class ShardedStage(IndexStage):
         scheduler: Scheduler,
         deadline: Deadline,
         abort_at: Deadline = NEVER,
+        grow: Grow | None = None,
     ) -> ScoredDocs:
-        """Each shard scores its own, by the deadline less the time for the way there and back."""
-        query, docs, first_stage = candidates
+        """Each shard scores its own, by the deadline less the time for the way there and back. Each
+        round is a request."""
+        scored = self._ask(candidates, scheduler, deadline)
+        asked = len(candidates.docs)
+        while grow is not None and len(scored.places) == asked:
+            more = grow(scored)
+            if more is None:
+                break
+            fresh = self._ask(more, scheduler, deadline)
+            missing = tuple(sorted({*scored.missing, *fresh.missing}))
+            scored = merge_scored([scored, fresh], missing)
+            asked += len(more.docs)
+        return scored
+
+    def _ask(self, candidates: Any, scheduler: Scheduler, deadline: Deadline) -> ScoredDocs:
+        query, docs, first_stage, at = candidates
         left = deadline.remaining()
         way = min(
             scoring_reserve_ms(left) + self._network_cost.predict(1), _MAX_NETWORK_SHARE * left
@@ -232,7 +264,7 @@ class ShardedStage(IndexStage):
         parts = [_NOTHING]
         for number in sorted(answers):
             scored = answers[number].scored
-            parts.append(scored._replace(places=places[number][scored.places]))
+            parts.append(scored._replace(places=at[places[number][scored.places]]))
         return merge_scored(parts, missing)
 
     def nearest(
@@ -262,7 +294,7 @@ class ShardedStage(IndexStage):
     def follow(self, index: Index, *, verify: bool) -> "ShardedStage":
         """The same on a changed index."""
         assert isinstance(index, ShardedIndex)
-        store = Store.find(index, self.reranker.model, verify=verify)
+        store = index.find_store(self.reranker.model, verify=verify)
         fresh = ShardedStage(self.reranker, index, store, self._number)
         fresh._network_cost, fresh.cost = self._network_cost, self.cost
         return fresh
@@ -292,6 +324,9 @@ class ShardedPipeline(Pipeline):
         super().__init__(index, models, **{"verify": False, **settings})
         if not self.stages:
             self.index.prepare()
+
+    def _find_store(self, reranker: Reranker, *, verify: bool) -> Store | None:
+        return self.index.find_store(reranker.model, verify=verify)
 
     def _index_stage(
         self, number: int, reranker: Reranker, store: Store | None, **_: bool

@@ -59,8 +59,8 @@ class DocEncoder:
         layout = self.layout
         has_vectors = len(layout.axes) == 1 and not layout.idf_axes and not layout.reuse
         if graph and not has_vectors:
-            raise InputError(f"a {self._model.name} has no vectors whose mean stands for a text")
-        # Means of TK's embeddings find almost nothing: all texts are alike.
+            raise InputError(f"a {self._model.name} has no vector that stands for a text")
+        # Of words without a pretrained encoder, the first does not stand for a text.
         self.graph = has_vectors and (self._model.info.uses_subwords if graph is None else graph)
 
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:

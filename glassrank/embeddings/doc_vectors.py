@@ -1,7 +1,8 @@
-"""One vector for each document, to find it by: the mean of its token embeddings, in int8.
+"""One vector for each document, to find it by: the embedding of its first token, in int8.
 
-Vectors have the length 1, so that products are cosines. Products of int8 are exact integers, in any
-order of additions: all machines find the same documents.
+The first token of a pretrained encoder is [CLS], which stands for the whole text; the mean of all
+token embeddings finds less (docs/decisions/0033-what-terms-miss.md). Products of int8 are exact
+integers, in any order of additions: all machines find the same documents.
 """
 
 from dataclasses import replace
@@ -36,7 +37,7 @@ def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> Par
             writers.append(ArrayWriter(folder, f"{name}.npy", dtype))
         try:
             for first in range(0, len(part), _DOCS_AT_ONCE):
-                vectors, scales = _pool_docs(part, first, layout)
+                vectors, scales = _read_vectors(part, first, layout)
                 writers[0].append(vectors.reshape(-1))
                 writers[1].append(scales)
             for name, writer in zip(DOC_VECTORS, writers, strict=True):
@@ -48,22 +49,22 @@ def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> Par
     return replace(record, files=files)
 
 
-def _pool_docs(
+def _read_vectors(
     part: Part, first: int, layout: Layout
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Of the documents from `first` on, as many as are pooled at once: (n, E), (n,)."""
-    ends, rows = part.doc_rows(first, min(first + _DOCS_AT_ONCE, len(part)))
-    sums = np.zeros((len(ends) - 1, layout.width), np.float32)
-    filled = ends[1:] > ends[:-1]  # a document may have no tokens
-    if filled.any():
-        sums[filled] = np.add.reduceat(unpack(rows, layout), ends[:-1][filled])
-    return quantize_int8(_normalize(sums))
+    """Of the documents from `first` on, as many as are read at once: (n, E), (n,)."""
+    passages = part.passages[first : min(first + _DOCS_AT_ONCE, len(part))]
+    starts, lengths = part.passage_rows(passages)
+    vectors = np.zeros((len(passages), layout.width), np.float32)
+    lengths = np.minimum(lengths, 1)  # a document may have no tokens
+    vectors[lengths > 0] = unpack(part.rows(starts, lengths), layout)
+    return quantize_int8(_normalize(vectors))
 
 
-def pool_query(query: TokenEmbeddings) -> NDArray[np.float32]:
-    """(E,): the mean of a query's token embeddings, by their weights."""
-    weights = to_array(query.mask[0]) * to_array(query.idf[0])  # (Q,)
-    return _normalize(weights.astype(np.float32) @ to_array(query.vectors[0]).astype(np.float32))
+def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
+    """(E,): the embedding of a query's first token."""
+    vectors = to_array(query.vectors[0]).astype(np.float32)
+    return _normalize(vectors[0] if len(vectors) else np.zeros(vectors.shape[1], np.float32))
 
 
 def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -105,8 +105,9 @@ class Store:
         model: Model | None,
         verify: bool,
         without: Collection[str] = frozenset(),
+        has_graph: bool = True,
     ) -> "Store":
-        manifest, parts, graph = _load_parts(path, wanted, verify, without)
+        manifest, parts, graph = _load_parts(path, wanted, verify, without, has_graph)
         if model is not None:
             _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, graph, model)
@@ -119,10 +120,12 @@ class Store:
         *,
         verify: bool = True,
         without: Collection[str] = frozenset(),
+        graph: bool = True,
     ) -> "Store | None":
         """A model's store inside an index, or None. Of several the one that lacks fewest documents;
         of those one with all words, the first of bf16, int8, float16, float32, and S2, which ranks
-        faster than S1. It comes `without` the parts of segments that somebody else reads."""
+        faster than S1. It comes `without` the parts of segments that somebody else reads, and
+        without the graph unless `graph`: who asks shards has it."""
         wanted = fingerprint(model)
         with wrap_os_errors(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in list_stores(index.path)}
@@ -134,7 +137,7 @@ class Store:
             return bool(layout.left_out), order.index(layout.dtype), layout.reuse == "s1", folder
 
         fitting.sort(key=preference)
-        stores = [cls._open(folder, wanted, model, verify, without) for folder in fitting]
+        stores = [cls._open(folder, wanted, model, verify, without, graph) for folder in fitting]
         return min(stores, key=lambda store: store.count_missing(index.snapshot), default=None)
 
     def require(self, snapshot: Snapshot) -> None:
@@ -274,12 +277,18 @@ class Store:
     def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> "_Numbering":
         bases = graph.bases
         row_of_doc, doc_of_row = np.full(snapshot.bases[-1], -1), np.full(graph.docs, -1)
-        for base, stored in zip(snapshot.bases, self._locate_docs(snapshot), strict=False):
-            for part, numbers in stored:
-                if part.record.name in bases:
+        for position, segment in enumerate(snapshot.segments):
+            own = part_name(segment.record.name, hash_segment_texts(segment.record))
+            # What is not merged is known without its part, which may be elsewhere.
+            located = [(own, np.arange(len(segment)))]
+            if own not in bases:
+                stored = self._locate_docs(snapshot)[position]
+                located = [(part.record.name, numbers) for part, numbers in stored]
+            for name, numbers in located:
+                if name in bases:
                     there = np.flatnonzero(numbers >= 0)
-                    rows = bases[part.record.name] + numbers[there]
-                    row_of_doc[base + there], doc_of_row[rows] = rows, base + there
+                    rows, docs = bases[name] + numbers[there], snapshot.bases[position] + there
+                    row_of_doc[docs], doc_of_row[rows] = rows, docs
         return _Numbering(row_of_doc, doc_of_row)
 
     def read_embeddings(
@@ -337,7 +346,7 @@ def _check_rows(
 
 
 def _load_parts(
-    path: Path, wanted: str, verify: bool, without: Collection[str]
+    path: Path, wanted: str, verify: bool, without: Collection[str], has_graph: bool
 ) -> tuple[Manifest, list[Part], NDArray[np.uint32] | None]:
     with wrap_os_errors(f"read the store {path}"):
         while True:
@@ -364,7 +373,7 @@ def _load_parts(
                         if part.segment not in without
                     ]
                     graph = None
-                    if manifest.graph is not None:
+                    if has_graph and manifest.graph is not None:
                         graph = open_graph(folder, manifest.graph, verify=verify)
                     return manifest, parts, graph
                 except (OSError, GlassrankError):

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import FilterSpec
-from glassrank.index.methods import RM3, Method, parse_method, run_method
+from glassrank.index.methods import Method, parse_method, run_method
 from glassrank.index.search import TopK, drop_high_df_terms
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
@@ -203,22 +202,6 @@ class Index:
     ) -> list[TopK]:
         """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
         return self._run(queries, k, method, self._snapshot, threads, deadline, where)
-
-    def score_docs(
-        self,
-        query: str,
-        docs: NDArray[np.int64],
-        method: str | Method = "bm25",
-        deadline: Deadline = NEVER,
-    ) -> NDArray[np.float32]:
-        """The scores of some documents, by their numbers; 0 where no term matches."""
-        parsed = parse_method(method) if isinstance(method, str) else method
-        chosen, k = self._snapshot, len(self)
-        if not isinstance(parsed, RM3):  # which would expand the query by these alone
-            chosen, k = chosen.with_docs(docs), len(docs)
-        (top,) = self._run([query], max(1, k), parsed, chosen, 1, deadline)
-        scores = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))
-        return np.array([scores.get(doc, 0.0) for doc in docs.tolist()], np.float32)
 
     def terms(self, query: str) -> list[str]:
         """The analyzed terms of a query: stems, without stop words."""

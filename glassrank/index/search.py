@@ -46,6 +46,12 @@ class TopK(NamedTuple):
     found_by: NDArray[np.uint8] | None = None
     """(k,) how each was found: `BY_TERMS`, `BY_VECTOR`, `BY_NEIGHBOUR`, or a sum of them."""
 
+    def head(self, k: int) -> "TopK":
+        """The first k."""
+        fused = None if self.fused is None else self.fused[:k]
+        found_by = None if self.found_by is None else self.found_by[:k]
+        return TopK(self.docs[:k], self.scores[:k], self.missing, fused, found_by)
+
 
 BY_TERMS, BY_VECTOR, BY_NEIGHBOUR = 1, 2, 4
 

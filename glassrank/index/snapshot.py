@@ -232,6 +232,16 @@ class Snapshot:
         chosen[docs] = True
         return self.with_masks(np.split(chosen, self.bases[1:-1]))
 
+    def are_live(self, docs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Of each document, whether searches may return it."""
+        positions = np.searchsorted(self.bases, docs, side="right") - 1
+        answers = np.ones(len(docs), np.bool_)
+        for position, live in enumerate(self.live):
+            if len(live):
+                here = positions == position
+                answers[here] = live[docs[here] - self.bases[position]]
+        return answers
+
     def prepare_filters(self) -> None:
         """Builds the columns that the first filter would wait for."""
         self._columns()

@@ -97,6 +97,11 @@ class CandidateGroup:
         self._first = np.empty(0, np.float32)
         self._further: list[tuple[NDArray[np.float32], PassageList]] = []
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether all first passages are."""
+        return len(self._first) == len(self.passages.docs)
+
     def score_first(
         self, scheduler: Scheduler, deadline: Deadline, abort_at: Deadline = NEVER
     ) -> None:

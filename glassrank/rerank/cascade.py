@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.index.search import TopK
+from glassrank.index.search import BY_NEIGHBOUR, TopK
 from glassrank.models.model import TokenEmbeddings
+from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.default_plan import plan_depths
 from glassrank.rerank.scheduler import Scheduler
@@ -49,6 +50,9 @@ class Cascade:
     """Their names."""
     encoded: EncodedQuery | None = None
     """What the first stage has encoded."""
+    neighbourhood: Neighbourhood | None = None
+    """Where the first model finds further candidates."""
+    parents: NDArray[np.int64] = field(init=False)  # (n,) who brought a candidate in; -1: nobody
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
     """Whether a model has scored fewer than planned."""
@@ -61,6 +65,7 @@ class Cascade:
 
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
+        self.parents = np.full(len(self.places), -1)
         self.missing = set(self.first.missing)
         fused = self.first.fused
         self.scores = (self.first.scores if fused is None else fused).astype(np.float64)
@@ -113,7 +118,6 @@ class Cascade:
             wanted = min(depth, within)
             if depth:
                 within = self._run_stage(query, stage, wanted, deadline, scheduler)
-                self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
             self.models += (stage.reranker.name,)
 
@@ -123,6 +127,7 @@ class Cascade:
         """How many of the best so far have a new score."""
         if not depth:
             return 0
+        was_cut, self.cut_short = self.cut_short, True  # unless it comes to the end
         # A model starts only if it is likely to score a document: the query alone is of no use.
         given = self.encoded if self.encoded and self.encoded.stage is stage else None
         least = stage.least_ms() if given is None else stage.cost.predict(1)
@@ -134,7 +139,11 @@ class Cascade:
         name = stage.reranker.model.name
         with span("batch", model=name, documents=depth):
             encoded = given.embeddings if given else stage.reranker.encode_query(query)
-            best = self.places[:depth]
+            rounds = None
+            if self.neighbourhood is not None and not any(self.depths):
+                size = scheduler.first_round(stage.cost, stage.mean_size, deadline)
+                rounds = _Rounds(self, stage, encoded, depth, size)
+            best = self.places[: len(rounds.asked) if rounds else depth]
             candidates = stage.prepare_candidates(
                 encoded, self.first.docs[best], self.first.scores[best]
             )
@@ -143,17 +152,51 @@ class Cascade:
         stage.query_cost.learn(depth, query_ms)
         scoring_deadline = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
-            scored = stage.score(candidates, scheduler, scoring_deadline)
+            scored = stage.score(candidates, scheduler, scoring_deadline, grow=rounds)
         self.scored_at = scheduler.clock()
         self.missing.update(scored.missing)
         number = len(self.depths)
         self.timing[query_step_name(number)] = query_ms
         self.timing[scoring_step_name(number)] = took = self.scored_at - prepared
-        stage.learn_depth(depth, len(scored.places), took)
+        wanted = len(rounds.asked) if rounds else depth
+        self.cut_short = was_cut or len(scored.places) < wanted
+        stage.learn_depth(wanted, len(scored.places), took)
         if len(scored.places):
-            first_stage = self.first.scores[best[scored.places]]
+            first_stage = self.first.scores[self.places[scored.places]]
             self._sort(scored, stage.probabilities(scored.scores, first_stage))
         return len(scored.places)
+
+    def bring_in(
+        self, best: NDArray[np.int64], asked: NDArray[np.int64], most: int
+    ) -> NDArray[np.int64]:
+        """The places of neighbours of the best candidates, by their places, without those that
+        were `asked` for before; those that were no candidates become ones."""
+        assert self.neighbourhood is not None
+        near = self.neighbourhood.find(self.first.docs[best])
+        order = np.argsort(self.first.docs)
+        at = np.searchsorted(self.first.docs, near.docs, sorter=order)
+        places = order[np.minimum(at, len(order) - 1)]
+        places[self.first.docs[places] != near.docs] = -1
+        wanted = np.flatnonzero(~np.isin(places, asked))[:most]
+        places, docs, parents = places[wanted], near.docs[wanted], near.parents[wanted]
+        is_new = places < 0
+        places[is_new] = len(order) + np.arange(is_new.sum())
+        self._append(docs[is_new], parents[is_new])
+        return places
+
+    def _append(self, docs: NDArray[np.int64], parents: NDArray[np.int64]) -> None:
+        count, found_by = len(docs), self.first.found_by
+        self.first = self.first._replace(
+            docs=np.concatenate([self.first.docs, docs]),
+            scores=_extend(self.first.scores, count, 0.0),
+            found_by=None if found_by is None else _extend(found_by, count, BY_NEIGHBOUR),
+        )
+        self.parents = np.concatenate([self.parents, parents])
+        self.places = np.concatenate([self.places, len(self.places) + np.arange(count)])
+        self.scores = _extend(self.scores, count, 0.0)
+        self.probabilities = _extend(self.probabilities, count, np.nan)
+        self.spans = _extend(self.spans, count, -1)
+        self.truncated = _extend(self.truncated, count, False)
 
     def _sort(self, scored: ScoredDocs, probabilities: NDArray[np.float64]) -> None:
         """Sorts candidates with new scores; the rest stay below them, in their order."""
@@ -209,24 +252,61 @@ class Cascade:
             kinds = self.first.found_by[best]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
-            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated, kinds),
+            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
+            *(kinds, self.parents[best]),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
-        return tuple(
-            Hit(
+        hits = []
+        for rank, row in enumerate(rows, 1):
+            place, number, first_score, score, stage, chance, span, truncated, kind, parent = row
+            hit = Hit(
                 rank,
                 doc_id(number),
                 score,
-                place + 1,
+                place + 1 if parent < 0 else None,
                 first_score,
                 names[stage],
-                None if isnan(probability) else probability,
+                None if isnan(chance) else chance,
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
                 stage,
                 found_by[kind],
-            ).with_reader(partial(doc, number), show)
-            for rank, (
-                *(place, number, first_score, score, stage, probability, span, truncated, kind),
-            ) in enumerate(rows, 1)
+                None if parent < 0 else doc_id(parent),
+            )
+            hits.append(hit.with_reader(partial(doc, number), show))
+        return tuple(hits)
+
+
+def _extend(values: NDArray[Any], count: int, value: float) -> NDArray[Any]:
+    """So many more values at the end."""
+    return np.concatenate([values, np.full((count, *values.shape[1:]), value, values.dtype)])
+
+
+class _Rounds:
+    """The rounds of the first model: see `adaptive.py`. Places are those of the first stage's
+    order, which nothing has changed yet."""
+
+    def __init__(
+        self, cascade: Cascade, stage: Stage, query: TokenEmbeddings, depth: int, first: int
+    ) -> None:
+        """`first` is the size of the first round."""
+        self._cascade, self._stage, self._query, self._depth = cascade, stage, query, depth
+        self._size = first
+        self.asked = np.arange(min(first, depth))
+        """The places of all candidates that a round had."""
+
+    def __call__(self, scored: ScoredDocs) -> Any:
+        """The next round; None when there is nothing left."""
+        best = scored.places[np.argsort(-scored.scores, kind="stable")]
+        near = self._cascade.bring_in(best, self.asked, self._size)
+        known = np.concatenate([self.asked, near])
+        more = np.setdiff1d(np.arange(self._depth), known)[: self._size]
+        places = np.concatenate([near, more])
+        self.asked = np.concatenate([known, more])
+        self._size *= 2
+        first = self._cascade.first
+        if not len(places):
+            return None
+        return self._stage.prepare_candidates(
+            self._query, first.docs[places], first.scores[places], places
         )

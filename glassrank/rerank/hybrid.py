@@ -1,7 +1,7 @@
 """Retrieval by terms, by vectors, or by both, and how the two lists become one.
 
-A document that terms did not find still has a score by terms, if a small one: models interpolate
-with it, so it is computed."""
+Models interpolate with scores by terms. Of a document that terms did not find, that score is 0: to
+compute it makes no ranking better (docs/decisions/0033-what-terms-miss.md)."""
 
 import re
 from typing import Literal, get_args
@@ -16,10 +16,7 @@ Retrieval = Literal["bm25", "dense", "hybrid"]
 RETRIEVALS: tuple[Retrieval, ...] = get_args(Retrieval)
 DEFAULT_RETRIEVAL: Retrieval = "hybrid"
 """Where a store has vectors of documents."""
-NOTHING_FOUND = TopK(np.empty(0, np.int64), np.empty(0, np.float32))
 _RANK_CONSTANT = 60.0
-_DENSE_WEIGHT = 1.0
-"""Of a rank by vectors, as a share of one by terms."""
 
 
 def check_retrieval(name: str) -> Retrieval:
@@ -30,20 +27,21 @@ def check_retrieval(name: str) -> Retrieval:
     raise InputError(f"unknown first stage {name!r}; expected {', '.join(RETRIEVALS)}")
 
 
-def fuse(by_terms: TopK, by_vector: TopK, k: int) -> TopK:
-    """The best k by reciprocal ranks (`index/first_stage.py`); of equals, first what terms found.
-    Scores by terms are 0 where they are not known."""
-    ranks = [1 / (_RANK_CONSTANT + 1 + np.arange(len(top.docs))) for top in (by_terms, by_vector)]
-    both = np.concatenate([by_terms.docs, by_vector.docs])
+def fuse(by_terms: TopK, by_vector: TopK, *, dense: bool = False) -> TopK:
+    """All of both, by reciprocal ranks (`index/first_stage.py`); of equals, first what terms found.
+    If `dense`, those by vectors alone. Scores are those by terms."""
+    lists = [by_terms.docs[:0] if dense else by_terms.docs, by_vector.docs]
+    both = np.concatenate(lists)
     docs, first, places = np.unique(both, return_index=True, return_inverse=True)
-    weights = np.concatenate([ranks[0], _DENSE_WEIGHT * ranks[1]])
-    fused = np.bincount(places, weights, len(docs))
-    scores, found_by = np.zeros(len(docs), np.float32), np.zeros(len(docs), np.uint8)
-    of_terms, of_vectors = np.split(places, [len(by_terms.docs)])
-    scores[of_terms] = by_terms.scores
-    found_by[of_terms] += np.uint8(BY_TERMS)
-    found_by[of_vectors] += np.uint8(BY_VECTOR)
-    best = np.lexsort((first, -fused))[:k]
+    ranks = np.concatenate([1 / (_RANK_CONSTANT + 1 + np.arange(len(ids))) for ids in lists])
+    fused = np.bincount(places, ranks, len(docs))
+    best = np.lexsort((first, -fused))
+    found_by = np.zeros(len(docs), np.uint8)
+    for kind, some in zip((BY_TERMS, BY_VECTOR), np.split(places, [len(lists[0])]), strict=True):
+        found_by[some] += np.uint8(kind)
+    scores = np.zeros(len(docs), np.float32)
+    _, at, given = np.intersect1d(docs, by_terms.docs, assume_unique=True, return_indices=True)
+    scores[at] = by_terms.scores[given]
     missing = tuple(sorted({*by_terms.missing, *by_vector.missing}))
     return TopK(docs[best], scores[best], missing, fused[best].astype(np.float32), found_by[best])
 

@@ -17,13 +17,13 @@ from glassrank.index import Index
 from glassrank.index.filters import FilterSpec
 from glassrank.index.first_stage import FirstStage, retrieve
 from glassrank.index.methods import Method, method_name
-from glassrank.index.search import BY_TERMS, BY_VECTOR, TopK
+from glassrank.index.search import BY_TERMS, TopK
 from glassrank.models.io.model_folder import fingerprint
+from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.cascade import Cascade, EncodedQuery
 from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.rerank.hybrid import (
     DEFAULT_RETRIEVAL,
-    NOTHING_FOUND,
     Retrieval,
     check_retrieval,
     found_by_names,
@@ -66,6 +66,7 @@ class Pipeline:
         budget_ms: float | None = None,
         method: str | Method | None = None,
         first_stage: FirstStage | str | None = None,
+        adaptive: bool | None = None,
         candidates: int | None = None,
         plan: CascadePlan | None = None,
         clock: Clock = now,
@@ -82,7 +83,8 @@ class Pipeline:
         of a store, or `hybrid`, which fuses both: the default where a store has such vectors. Or it
         is an object that retrieves candidates in place of the index, which has their texts and
         stores; its ids are the index's. A model then does not interpolate with first-stage scores:
-        it was trained on other ones."""
+        it was trained on other ones. If `adaptive`, the best candidates bring in their neighbours:
+        the default where vectors find documents and the store has a graph."""
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         warn_if_index_is_foreign(rerankers, index.analyzer.languages)
@@ -92,6 +94,7 @@ class Pipeline:
         usage = rerankers[0].usage if rerankers else None
         method = method or (usage.first_stage if usage else "bm25")
         self.method = method if isinstance(method, str) else method_name(method)
+        self._found_by = found_by_names(self.method)
         self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
         self._depths = [
             min(self.candidates, reranker.usage.depth or self.candidates)
@@ -106,7 +109,7 @@ class Pipeline:
             self._index_stage(
                 number,
                 reranker,
-                Store.find(self.index, reranker.model, verify=verify) if finds_store else given,
+                self._find_store(reranker, verify=verify) if finds_store else given,
                 is_own_store=finds_store,
                 interpolates=self.first_stage is None,
             )
@@ -118,10 +121,14 @@ class Pipeline:
                 f"no store of {index.path} has vectors to find documents by; make them with: "
                 f"glassrank encode {index.path} --model MODEL --graph"
             )
+        self._adaptive = adaptive
         if plan is not None:
             _check_plan(plan, rerankers)
         if calibrate:
             self.calibrate()
+
+    def _find_store(self, reranker: Reranker, *, verify: bool) -> Store | None:
+        return Store.find(self.index, reranker.model, verify=verify)
 
     def _index_stage(
         self,
@@ -149,6 +156,7 @@ class Pipeline:
         budget_ms: float | None = None,
         method: str | Method | None = None,
         first_stage: str | None = None,
+        adaptive: bool | None = None,
         candidates: int | None = None,
         plan: str | Path | None = None,
         device: str = "cpu",
@@ -164,6 +172,7 @@ class Pipeline:
             budget_ms=budget_ms,
             method=method,
             first_stage=first_stage,
+            adaptive=adaptive,
             candidates=candidates,
             plan=None if plan is None else CascadePlan.read(plan),
             calibrate=calibrate,
@@ -237,7 +246,12 @@ class Pipeline:
         depth = max(k, self.candidates)
         with span("retrieve", documents=depth):
             found = self._retrieve(query, depth, encoded, method, deadline, where)
-        cascade = Cascade(found, encoded=encoded, timing={"first_stage": clock() - began})
+        cascade = Cascade(
+            found,
+            encoded=encoded,
+            neighbourhood=self._neighbourhood(where),
+            timing={"first_stage": clock() - began},
+        )
         if first and self.stages:
             yield self._ranking(query, cascade, k, "first_stage")
         yield self._final(query, cascade, k, depths, deadline)
@@ -253,7 +267,7 @@ class Pipeline:
     ) -> TopK:
         """The first stage's best k, by numbers in the index; a `method` is one of the index."""
         encoded = self._encode_query(query, deadline)
-        return self._retrieve(query, k, encoded, method, deadline, where)
+        return self._retrieve(query, k, encoded, method, deadline, where).head(k)
 
     def _encode_query(self, query: str, deadline: Deadline) -> EncodedQuery | None:
         """By the model whose vectors find documents, if there is time for it."""
@@ -276,6 +290,7 @@ class Pipeline:
         deadline: Deadline,
         where: FilterSpec | None,
     ) -> TopK:
+        """At least k, if there are as many: hybrid retrieval gives all that either list has."""
         if self.first_stage is None or method is not None:
             method = method or self.method
             if encoded is None:
@@ -295,6 +310,15 @@ class Pipeline:
             )
         return TopK(np.array(numbers, np.int64), np.array(scores, np.float32))
 
+    def _neighbourhood(self, where: FilterSpec | None) -> Neighbourhood | None:
+        """The graph of the store whose vectors find documents."""
+        stage = self._dense_stage()
+        adaptive = self.retrieval != "bm25" if self._adaptive is None else self._adaptive
+        if not adaptive or stage is None or stage.store is None or not stage.store.has_graph:
+            return None
+        snapshot = self.index.snapshot
+        return Neighbourhood(stage.store, snapshot, snapshot.with_filter(where))
+
     def _retrieve_by_vectors(
         self,
         query: str,
@@ -304,19 +328,10 @@ class Pipeline:
         deadline: Deadline,
         where: FilterSpec | None,
     ) -> TopK:
-        by_terms = NOTHING_FOUND
-        if self.retrieval == "hybrid":
-            by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
+        by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
         filtered = self.index.snapshot.with_filter(where)
         by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
-        found = fuse(by_terms, by_vector, k)
-        unknown = np.flatnonzero(found.found_by == BY_VECTOR)
-        # A list that is not full has all documents with a term of the query.
-        if len(unknown) and len(by_terms.docs) in (0, k):
-            found.scores[unknown] = self.index.score_docs(
-                query, found.docs[unknown], method, deadline
-            )
-        return found
+        return fuse(by_terms, by_vector, dense=self.retrieval == "dense")
 
     def rerank(
         self,
@@ -362,12 +377,14 @@ class Pipeline:
         with span("sort"):
             hits = cascade.hits(
                 *(k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)),
-                found_by_names(self.method),
+                self._found_by,
             )
         took = self.scheduler.clock() - began
         self.scheduler.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
-        return cascade.ranking(query, hits, min(self.candidates, len(cascade.places)))
+        brought_in = int((cascade.parents >= 0).sum())
+        found = min(self.candidates, len(cascade.places) - brought_in) + brought_in
+        return cascade.ranking(query, hits, max(found, *cascade.depths, 0))
 
     def first_scores(
         self,
@@ -378,16 +395,16 @@ class Pipeline:
         deadline: Deadline = NEVER,
     ) -> list[float]:
         """The first stage's scores of documents; 0 where it does not find one."""
-        numbers = np.array([self.index.snapshot.find(doc_id) for doc_id in doc_ids], np.int64)
-        found = self.index.top_k(
-            [query], max(1, self.candidates), method or self.method, deadline=deadline
-        )[0]
-        scores = dict(zip(found.docs.tolist(), found.scores.tolist(), strict=True))
-        rest = np.setdiff1d(numbers, found.docs)
-        if len(rest):
-            given = self.index.score_docs(query, rest, method or self.method, deadline)
-            scores |= zip(rest.tolist(), given.tolist(), strict=True)
-        return [scores[number] for number in numbers.tolist()]
+        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
+        depths = [max(1, self.candidates), len(self.index)]
+        # What was found otherwise is ranked without a score by terms.
+        for depth in depths if self.retrieval == "bm25" else depths[:1]:
+            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+            wanted = np.isin(found.docs, numbers)
+            if wanted.sum() == len(set(numbers)):
+                break
+        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
+        return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
         """Retrieves, scores and sorts a few documents: code is compiled, and costs are learned, so

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.threads import num_threads
 from glassrank.deadline import NEVER, Clock, Deadline, now
+from glassrank.rerank.adaptive import FIRST_ROUND
 from glassrank.rerank.cost_model import CostModel
 
 Work = Literal["sending", "response", "snippets", "sorting", "bm25"]
@@ -34,6 +35,8 @@ _SCORING_RESERVE, _MAX_SCORING_RESERVE_MS = 0.08, 5.0
 """Of the time for scoring, the share that is reserved for what no prediction knows of."""
 _MARGIN_FROM_RESERVE = 0.5
 """Of that reserve, what the last candidate may use: its prediction has a safety margin already."""
+_FIRST_ROUND_SHARE = 0.5
+"""Of the candidates that there is time for, those of the first round of adaptive re-ranking."""
 _STORED_SHARE = 0.5
 """Of the time for scoring, for stored documents before missing ones are encoded on the fly."""
 _CHUNK_SHARE = 1 / 3
@@ -99,6 +102,12 @@ class Scheduler:
         """When so many candidates must be scored, to leave time for sorting them."""
         sorting = self._cost("sorting").predict(candidates)
         return deadline.earlier(sorting + scoring_reserve_ms(deadline.remaining()))
+
+    def first_round(self, cost: CostModel, mean_size: float, deadline: Deadline) -> int:
+        """How many candidates are scored before the best of them bring in their neighbours: half of
+        those that there is time for, and no more than are enough."""
+        fitting = cost.size_within(max(0.0, deadline.remaining())) / mean_size
+        return max(1, int(min(FIRST_ROUND, _FIRST_ROUND_SHARE * fitting)))
 
     def stored_deadline(self, deadline: Deadline) -> Deadline:
         """When stored documents must be scored, to leave time for encoding others."""

@@ -1,7 +1,8 @@
 """A stage: one model with the documents that it ranks, and what its work costs here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.embeddings import Store
-from glassrank.embeddings.doc_vectors import pool_query
+from glassrank.embeddings.doc_vectors import get_query_vector
 from glassrank.index import Index
 from glassrank.index.search import TopK
 from glassrank.index.snapshot import Snapshot
@@ -40,6 +41,10 @@ _SENTENCE = (
 )
 
 
+Grow = Callable[[ScoredDocs], Any]
+"""From what is scored so far to what `prepare_candidates` gives, or None."""
+
+
 class Stage(ABC):
     """One model, and where it gets the documents' embeddings from."""
 
@@ -60,10 +65,15 @@ class Stage(ABC):
 
     @abstractmethod
     def prepare_candidates(
-        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self,
+        query: TokenEmbeddings,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        places: NDArray[np.int64] | None = None,
     ) -> Any:
         """Documents by their numbers, with the first stage's scores, as `score` takes them: one
-        group, or a stored one and one that is encoded on the fly."""
+        group, or a stored one and one that is encoded on the fly. `places` of these among all
+        candidates; all of them, if not given."""
 
     def score(
         self,
@@ -71,16 +81,30 @@ class Stage(ABC):
         scheduler: Scheduler,
         deadline: Deadline,
         abort_at: Deadline = NEVER,
+        grow: Grow | None = None,
     ) -> ScoredDocs:
         """As many as the time allows, from the first on. Stored documents cost little: they come
         before others, in a part of the time, and again in the rest; further passages of long
-        documents come last. Raises a LateError at `abort_at`."""
-        if len(groups) > 1:
-            groups[0].score_first(scheduler, scheduler.stored_deadline(deadline), abort_at)
-        for group in reversed(groups):
-            group.score_first(scheduler, deadline, abort_at)
+        documents come last. Raises a LateError at `abort_at`. Once all are scored, `grow` gives
+        the candidates of a further round."""
+        groups, fresh = [], list(groups)
+        while fresh:
+            if len(fresh) > 1:
+                fresh[0].score_first(scheduler, scheduler.stored_deadline(deadline), abort_at)
+            for group in reversed(fresh):
+                group.score_first(scheduler, deadline, abort_at)
+            groups += fresh
+            if grow is None or not all(group.is_scored for group in fresh):
+                break
+            if isinf(deadline.at):  # then who is best depends on all passages
+                for group in fresh:
+                    group.score_further(scheduler, deadline, abort_at)
+            fresh = grow(self._join(groups)) or []
         for group in groups:
             group.score_further(scheduler, deadline, abort_at)
+        return self._join(groups)
+
+    def _join(self, groups: Sequence[CandidateGroup]) -> ScoredDocs:
         scored = [group.scored_docs(self.reranker.usage.passages) for group in groups]
         return scored[0] if len(scored) == 1 else merge_scored(scored)
 
@@ -164,12 +188,16 @@ class TextsStage(Stage):
         warn_if_texts_are_foreign(reranker, docs)
 
     def prepare_candidates(
-        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self,
+        query: TokenEmbeddings,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        places: NDArray[np.int64] | None = None,
     ) -> list[CandidateGroup]:
         """Texts by their places. The first stage's scores are of another kind than the model's."""
         texts = [self._docs[place] for place in docs.tolist()]
         scorer = TextScorer.of_texts(self.reranker, query, texts, max_chunk=TOKENS_AT_ONCE)
-        return [CandidateGroup(scorer)]
+        return [CandidateGroup(scorer, places)]
 
 
 def warm_up(reranker: Reranker, clock: Clock = now) -> None:
@@ -213,14 +241,19 @@ class IndexStage(Stage):
         self._fused = None if store is None else choose_fused_scorer(reranker.fast_model, store)
 
     def prepare_candidates(
-        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self,
+        query: TokenEmbeddings,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        places: NDArray[np.int64] | None = None,
     ) -> list[CandidateGroup]:
         """Documents by their numbers in the index."""
         if not self.interpolates:
             first_stage = np.zeros_like(first_stage)
         if self.store is None:
             scorer = self._text_scorer(query, docs, first_stage, self.cost)
-            return [CandidateGroup(scorer)]
+            return [CandidateGroup(scorer, places)]
+        places = np.arange(len(docs)) if places is None else places
         is_stored = np.ones(len(docs), np.bool_)
         if self.num_missing:
             is_stored[:] = False
@@ -233,14 +266,14 @@ class IndexStage(Stage):
                     *(self.reranker, self._fused, self.store, self.cost),
                     *(query, self.snapshot, docs[stored], first_stage[stored]),
                 ),
-                stored,
+                places[stored],
             )
         ]
         if len(missing):
             scorer = self._text_scorer(
                 query, docs[missing], first_stage[missing], self.reranker.cost
             )
-            groups.append(CandidateGroup(scorer, missing))
+            groups.append(CandidateGroup(scorer, places[missing]))
         return groups
 
     def _text_scorer(
@@ -276,7 +309,7 @@ class IndexStage(Stage):
     ) -> TopK:
         """The best k by vectors, among the documents that a snapshot's searches return."""
         assert self.store is not None
-        return self.store.nearest(self.snapshot, pool_query(query), k, snapshot.live)
+        return self.store.nearest(self.snapshot, get_query_vector(query), k, snapshot.live)
 
     def _scoring_ms(self, docs: int) -> float:
         """Of stored documents and of missing ones, in their proportion."""

@@ -7,7 +7,7 @@ import pytest
 from test_pipeline import texts, tiny_model
 
 from glassrank.embeddings import Store, encode_index
-from glassrank.embeddings.doc_vectors import pool_query
+from glassrank.embeddings.doc_vectors import get_query_vector
 from glassrank.errors import InputError
 from glassrank.explanations import explain
 from glassrank.index import Index
@@ -37,18 +37,17 @@ def index(tmp_path: Path, reranker: Reranker) -> Index:
 
 
 def cosines(index: Index, reranker: Reranker) -> dict[str, float]:
-    """Of the mean of each document's embeddings with the query's, one by one."""
+    """Of each document's first embedding with the query's, one by one."""
     store = Store.find(index, reranker.model)
     assert store is not None
-    query = pool_query(reranker.encode_query(QUERY))
+    query = get_query_vector(reranker.encode_query(QUERY))
     found = {}
     for doc in index.docs():
         number = np.array([index.snapshot.find(doc.doc_id)])
         for located in store.locate(index.snapshot, number):
-            rows = located.part.passage_rows(located.first + np.arange(located.counts[0]))
-            embeddings = store.read_embeddings(located.part, *rows)
-            mean = (embeddings.vectors * embeddings.mask[..., None]).sum((0, 1)).numpy()
-            found[doc.doc_id] = float(mean @ query / np.linalg.norm(mean))
+            rows = located.part.passage_rows(located.first)
+            vector = store.read_embeddings(located.part, *rows).vectors[0, 0].numpy()
+            found[doc.doc_id] = float(vector @ query / np.linalg.norm(vector))
     return found
 
 
@@ -83,15 +82,16 @@ def test_both_are_fused_by_reciprocal_ranks(index: Index, reranker: Reranker) ->
     assert top.fused == pytest.approx([expected[doc] for doc in best])
     assert top.found_by.tolist() == [(d in lists[0]) + 2 * (d in lists[1]) for d in best]
     assert 2 in top.found_by.tolist()
-    own = dict(zip(*index.top_k([QUERY], 60)[0][:2], strict=True))
+    own = dict(zip(*index.top_k([QUERY], 8)[0][:2], strict=True))
     assert top.scores.tolist() == [own.get(doc, 0.0) for doc in best]
 
 
 def test_what_is_found_by_vectors_is_ranked_and_explained(index: Index, reranker: Reranker) -> None:
-    search = Pipeline(index, reranker, first_stage="hybrid", candidates=10, calibrate=False)
-    hits = search(QUERY).hits
-    assert {hit.found_by for hit in hits} == {("bm25",), ("dense",), ("bm25", "dense")}
-    by_terms = {hit.doc_id: hit.score for hit in index.search(QUERY, 60)}
+    search = Pipeline(index, reranker, first_stage="hybrid", candidates=20, calibrate=False)
+    hits = search(QUERY, k=20).hits
+    ways = {("bm25",), ("dense",), ("bm25", "dense"), ("graph",)}
+    assert {hit.found_by for hit in hits} == ways
+    by_terms = {hit.doc_id: hit.score for hit in index.search(QUERY, 20)}
     for hit in hits:
         assert hit.first_score == pytest.approx(by_terms.get(hit.doc_id, 0.0))
         own = reranker.scores(QUERY, [index.doc(hit.doc_id)], [hit.first_score]).values
