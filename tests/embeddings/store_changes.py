@@ -46,7 +46,8 @@ class New:
         assert len(index.snapshot.segments) == 2
 
     def work(self, folder: Path) -> None:
-        encode_index(Index(folder), self.saved, folder / "stores" / "s", self.dtype)
+        path = folder / "stores" / "s"
+        encode_index(Index(folder), self.saved, path, self.dtype, graph=True)
 
     def finished(self, start: Path) -> dict[str, bytes]:
         """What work without interruption makes of an index, which is left as it is."""

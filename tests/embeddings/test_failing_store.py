@@ -22,7 +22,7 @@ FAILED = "a call to the disk fails while a store is read or written", "one sente
 
 
 def encoded(path: Path) -> None:
-    encode_index(Index(path), SAVED, dtype="int8")
+    encode_index(Index(path), SAVED, dtype="int8", graph=True)
 
 
 CASES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {

@@ -26,7 +26,7 @@ STORES = ["tk-bf16", "tk-int8", "tk-float16", "tk-float32", "tk-int3", "knrm-ids
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = Index.build(some_docs(1, list("abcdefghij")), tmp_path_factory.mktemp("s") / "index")
     for dtype in ("bf16", "int8", "float16", "float32", "int3"):
-        encode_index(index, SAVED["tk"], dtype=dtype)
+        encode_index(index, SAVED["tk"], dtype=dtype, graph=dtype in ("bf16", "int8"))
     encode_index(index, SAVED["knrm"])
     return index.path
 
@@ -48,7 +48,7 @@ def change_manifest(store: Path, change: Callable[[Any], Any]) -> None:
 
 
 def change_array(store: Path, name: str, change: Callable[[Any], Any]) -> None:
-    (file,) = store.glob(f"segment-*/{name}.npy")
+    (file,) = store.glob(f"**/{name}.npy")
     array = np.load(file)
     changed = change(array)
     np.save(file, array if changed is None else changed)
@@ -56,7 +56,10 @@ def change_array(store: Path, name: str, change: Callable[[Any], Any]) -> None:
     crc32 = zlib.crc32(content[:128], zlib.crc32(content[128:]))
 
     def record(body: Any) -> None:
-        body["parts"][0]["files"][file.name] = [len(content), crc32]
+        if file.parent == store:
+            body["graph"]["file"] = [len(content), crc32]
+        else:
+            body["parts"][0]["files"][file.name] = [len(content), crc32]
 
     change_manifest(store, record)
 
@@ -89,6 +92,14 @@ MANIFESTS: dict[str, Callable[[Any], object]] = {
         lambda body, n: body["layout"].update(axes=n),
     ),
     **each("idf_axes", [[3], [0], [-1], "x"], lambda b, n: b["layout"].update(idf_axes=n)),
+    **each("graph", [1, "x", [1], {}], lambda body, n: body.update(graph=n)),
+    **each("neighbours", NUMBERS, lambda body, n: body["graph"].update(generation=n)),
+    **each("graph file", [1, [], [1], [-1, 0]], lambda body, n: body["graph"].update(file=n)),
+    **each(
+        "graph parts",
+        [1, [1], [["../x", 10]], [["segment-000001-1-0123456789abcdef", -1]], [[]]],
+        lambda body, n: body["graph"].update(parts=n),
+    ),
     **{f"body {n!r}": lambda body, n=n: n for n in (1, "x", [1], [], {})},
     "a part twice": lambda body: body["parts"].append(body["parts"][0]),
     "deep": lambda body: body.update(generation=json.loads("[" * 300 + "]" * 300)),
@@ -128,6 +139,9 @@ VALUES: dict[str, tuple[str, str, Callable[[Any], object]]] = {
     "a float16 that is no number": ("tk-float16", "vectors", put(5, np.nan)),
     "an infinite float32": ("tk-float32", "vectors", put(0, -np.inf)),
     "an infinite scale": ("tk-int8", "scales", put(2, np.inf)),
+    "an infinite scale of a document": ("tk-int8", "doc_scales", put(2, np.inf)),
+    "a document's scale that is no number": ("tk-bf16", "doc_scales", put(0, np.nan)),
+    "a vector too few": ("tk-bf16", "doc_vectors", lambda array: array[:-12]),
     "a scale that is no number": ("tk-int8", "scales", put(0, np.nan)),
     "an infinite scale of three bits": ("tk-int3", "scales", put(2, np.inf)),
     "a negative id": ("knrm-ids", "ids", put(3, -1)),
@@ -193,6 +207,7 @@ HOSTILE: dict[str, Callable[[Path, Path], object]] = {
 PLACES = [
     *("write.lock", ".store.json.part", "store.json", "part", "part/offsets.npy", "", ".."),
     *("new", "new/progress.json", "new/vectors.npy", "new/.progress.json.part"),
+    *("neighbours-2.npy", "part/doc_vectors.npy", "new/doc_vectors.npy"),
 ]
 
 
@@ -253,6 +268,28 @@ def test_hostile_progress_is_create_or_load_anew(index: Path, stored: Any) -> No
     (part / "progress.json").write_bytes(_serialize(stored, "body"))
     encode_index(Index(index), SAVED["tk"])
     assert contents(store) == expected
+
+
+def test_a_graph_of_other_documents_is_refused_and_made_anew(index: Path) -> None:
+    store = index / "stores" / "tk-bf16"
+    good = open_store(index, "tk-bf16").neighbours(Index(index).snapshot, np.arange(10))
+    change_manifest(store, lambda body: body["graph"]["parts"][0].__setitem__(1, 2**32 - 1))
+    for verify in (True, False):
+        with pytest.raises(CorruptError, match="is not the graph of these documents"):
+            open_store(index, "tk-bf16", verify=verify)
+    encode_index(Index(index), SAVED["tk"], dtype="bf16")
+    opened = open_store(index, "tk-bf16")
+    assert np.array_equal(opened.neighbours(Index(index).snapshot, np.arange(10)), good)
+
+
+def test_neighbours_that_do_not_exist_are_left_out(index: Path) -> None:
+    """Nothing is computed with these numbers, so who searches meets them, not who opens."""
+    store = index / "stores" / "tk-int8"
+    (file,) = store.glob("neighbours-*.npy")
+    change_array(store, file.stem, lambda array: np.full_like(array, 10))
+    snapshot = Index(index).snapshot
+    near = open_store(index, "tk-int8").neighbours(snapshot, np.arange(10))
+    assert near.shape == (10, 16) and (near == -1).all()
 
 
 def test_only_what_a_writer_made_is_removed(index: Path) -> None:

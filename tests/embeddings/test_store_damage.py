@@ -23,7 +23,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     index = Index.build(some_docs(1, list("abcdefghijkl")), tmp_path_factory.mktemp("d") / "index")
     index.add(some_docs(2, list("xyz")))
     for dtype in ("bf16", "int8"):
-        encode_index(index, SAVED["tk"], dtype=dtype)
+        encode_index(index, SAVED["tk"], dtype=dtype, graph=dtype == "int8")
     encode_index(index, SAVED["knrm"])
     return index
 
@@ -35,7 +35,7 @@ def path(index: Index, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def files(path: Path) -> list[Path]:
     found = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".lock"]
-    assert len(found) == (15 if path.name == "tk-int8" else 13)
+    assert len(found) == (20 if path.name == "tk-int8" else 13)
     return found
 
 
