@@ -82,7 +82,10 @@ def write_tree() -> str:
     package = ROOT / "glassrank"
     folders: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
-        about = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+        paragraph = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[
+            0
+        ]
+        about = " ".join(paragraph.split()).partition(". ")[0]
         folder = path.parent.relative_to(ROOT).as_posix()
         if path.name != "__init__.py":
             folders.setdefault(folder, []).append(f"| `{path.name}` | {_one_line(about)} |")

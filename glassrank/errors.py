@@ -1,7 +1,5 @@
-"""Errors for users: each is one sentence, with a stable code.
-
-The sentence says what is wrong, what was expected, and what to do. The command line prints it and
-exits with `exit_status`; the service sends it with the code. Any other exception is a bug.
+"""Errors for users: each is one sentence, with a stable code: what is wrong, what was expected,
+what to do. Any other exception is a bug.
 """
 
 import errno

@@ -1,10 +1,4 @@
-"""OpenTelemetry spans of the steps of a query. Nothing of it is imported until it is enabled.
-
-    with span("retrieve", documents=1000): ...
-
-A query is a span with one span inside for each step: tokenize, retrieve, batch and interact for
-each model, and sort. Attributes never contain texts.
-"""
+"""OpenTelemetry spans of a query and its steps, without texts; imported when enabled."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -1,11 +1,6 @@
-"""Attention with several heads, as BERT has it, and a cheaper order of the same sums.
-
-J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding", NAACL 2019. Each sub-layer is norm(x + what was attended to).
-
-Usually every row is projected to a key and a value. For few query rows it costs less to project the
-queries instead: q · (W x) is (W' q) · x, and a mean of projected rows is the projection of their
-mean. The result is the same; `attend_unprojected` does it.
+"""Attention with several heads (J. Devlin et al., "BERT", NAACL 2019), and a cheaper order of the
+same sums for few query rows: `attend_unprojected` projects the queries instead of every row, since
+q · (W x) is (W' q) · x, and a mean of projected rows is the projection of their mean.
 """
 
 import math

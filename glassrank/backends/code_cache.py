@@ -1,10 +1,6 @@
-# mypy: allow-untyped-calls
-"""A disk cache for compiled code, in several folders.
-
-Code is looked for in all of them, and written to the first that is writable. Numba's own
-`cache=True` does less: it reads no folder that it cannot write to, as in a container that is built
-by one user and run by another, and it fails where it finds no folder at all. It also prepares its
-compiler before it loads code, which takes 0.2 s of the 1 s that a first search takes.
+"""A disk cache for compiled code: it is looked for in several folders, and written to the first
+that is writable. Numba's `cache=True` reads no folder that it cannot write to, as in a container,
+fails where it finds none, and prepares its compiler before it loads code, which takes 0.2 s.
 """
 
 import os

@@ -1,12 +1,8 @@
-"""Functions that numba compiles once and caches on disk.
+"""Functions that numba compiles once and caches on disk (`code_cache.py`); numba is imported when
+the first of them is called.
 
-    @compiled
-    def add(values: Any) -> Any: ...
-
-Numba is imported when the first of them is called: a process that calls none does not wait for it.
-Numba compiles a function again for each new combination of argument types, which takes seconds; so
-arrays are given one form where they are opened or made, and a test counts the combinations.
-`code_cache.py` says where the code is cached.
+Each new combination of argument types is compiled again, which takes seconds; so arrays are given
+one form where they are opened or made, and a test counts the combinations.
 """
 
 import functools

@@ -1,8 +1,6 @@
-"""The match matrix, how alike each query token and each document token are, and kernel pooling.
-
-Kernel pooling gives soft counts of how many document tokens are how similar to a query token (Xiong
-et al., "End-to-end neural ad-hoc ranking with kernel pooling", SIGIR 2017): a kernel is a Gaussian
-around a similarity, and its sum over the document counts the tokens near that similarity.
+"""The match matrix of query and document tokens, and kernel pooling (C. Xiong et al., "End-to-end
+neural ad-hoc ranking with kernel pooling", SIGIR 2017): a kernel is a Gaussian around a similarity,
+and its sum over the document counts the tokens near that similarity.
 """
 
 import torch

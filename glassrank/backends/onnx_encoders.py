@@ -1,10 +1,8 @@
-"""Transformers as ONNX graphs, made of plain arrays: BERT's encoder, whose plain form is
-`backends.transformer.Encoder`, and the steps that other encoders share with it.
+"""Transformers as ONNX graphs: BERT's encoder, whose plain form is `backends.transformer.Encoder`,
+and the steps that other encoders share with it.
 
-Weights are named as the plain forms name them. Who builds a graph says which shape each weight
-must have: a file whose weights have others is refused. The operators are the fused ones that ONNX
-Runtime's optimiser would put there, so that nothing is left to optimise when a model is opened. A
-graph takes one text at a time, so there is no padding and no mask.
+Weights of another shape than expected are refused. Operators are the fused ones that ONNX Runtime's
+optimiser would choose. A graph takes one text at a time, without padding or a mask.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,10 +1,8 @@
 """Quantization of vectors: bfloat16, as bits in uint16 since numpy has no such type, and int3.
 
-In int3 there are four levels on either side of zero, the first half a step away from it, and
-a step for each vector. The step with the least error is found in a few rounds from what suits a
-normal distribution, and then made so large that a token still has a cosine of one with itself:
-kernels that count exact matches go on counting them. Sixteen values are six bytes: two
-bits of each in the first four, and the third in the last two.
+int3 has four levels on either side of zero and a step for each vector: the one with the least
+error, then enlarged so that a token still has a cosine of one with itself, for kernels that count
+exact matches. Sixteen values are six bytes: two bits of each, then the third.
 """
 
 from typing import Any

@@ -1,10 +1,8 @@
-"""BERT's encoder in plain PyTorch: ids to contextual vectors.
+"""BERT's encoder in plain PyTorch (J. Devlin et al., "BERT", NAACL 2019): ids to contextual
+vectors.
 
-J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding", NAACL 2019. Norms come after each residual, and the activation is the exact GELU.
-
-MPNet's encoder adds a bias for the relative position of two subwords.
-K. Song et al., "MPNet: Masked and Permuted Pre-training for Language Understanding", NeurIPS 2020.
+MPNet adds a bias for the relative position of two subwords (K. Song et al., "MPNet: Masked and
+Permuted Pre-training for Language Understanding", NeurIPS 2020).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,7 @@
 """`glassrank demo`: search the documentation of the Python that runs it.
 
-The page opens as soon as the index is built. A background process then encodes the documents for
-both models, and evaluates judged questions for the Budget and Queries views. It runs once, on one
-core, at the lowest priority, for a limited time, and pauses during searches. It ends with the demo;
-stores and reports are written atomically.
+A background process encodes the documents and evaluates judged questions for the page: once, on one
+core, at the lowest priority, for a limited time. It pauses during searches and ends with the demo.
 """
 
 import os

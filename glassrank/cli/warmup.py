@@ -1,8 +1,4 @@
-"""`glassrank warmup`: compile everything once, by using it on three documents.
-
-Numba compiles a function when it is first called with a dtype, and caches the result for later
-processes. `scripts/setup` and the Dockerfile call this.
-"""
+"""`glassrank warmup`: compile everything once, by using it on three documents."""
 
 import compileall
 import tempfile

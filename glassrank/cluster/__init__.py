@@ -1,8 +1,6 @@
 """Beyond one machine: an index in shards, built, encoded and searched by a Ray cluster.
 
-An index is the same folder whether one machine reads it or many do: a shard is some of its
-segments. So all that changes an index, or reads it, does so with one that a cluster has made, and
-results are the same to the last byte.
+A shard is some of the segments of an index, which is the same folder for one machine or many.
 """
 
 from glassrank.cluster.shard import LocalShards, Shard, Shards, View

@@ -1,16 +1,8 @@
-"""An index made in shards, and a store in parts, each by a task that is done here or elsewhere; one
-rename makes them an index or a store.
+"""Builds an index in shards, and a store in parts, by tasks that run here or on a cluster.
 
-Documents are read once and dealt out by a hash of their ids, so that two of one id meet in one
-shard. A shard becomes a small index beside the one that is wanted, which then takes its segment
-over. Whatever was finished when the work was stopped is not done again.
-
-    my.index.building/      shares.json: which documents these are; docs-N.jsonl, shard-N/
-    my.index/               an index as any other, with a segment for each shard
-
-A task of `encode_shards` writes the part of one segment, and goes on where one before it was
-stopped. A part counts when who gave the tasks has named it in the store's manifest, once, whoever
-has written it.
+Documents are dealt out by a hash of their ids, so that two of one id meet in one shard. A shard
+becomes a small index in `my.index.building/`, whose segment the index then takes over; a part of a
+store counts once its manifest names it. What was finished is not done again after a stop.
 """
 
 import json

@@ -1,8 +1,7 @@
 """An index on any path that fsspec knows, such as an object store: read by ranges, kept on a disk.
 
-Files of an index never change once a manifest names them, with their sizes and checksums. So a copy
-is good for ever, whatever happens to the index; one that was stopped goes on where it was; and a
-shard copies its own segments, and its parts of the stores, and nothing else.
+Files never change once a manifest names them, with sizes and checksums: a copy stays good, a
+stopped one goes on, and a shard copies only its own segments and parts.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """An index whose shards are searched elsewhere, and the pipeline that has them re-rank.
 
-Who asks knows the statistics of the whole collection and sends those of a query along, so that
-scores are what one machine computes. What shards find is joined as segments are; the best of all
-shards together are the candidates, and each shard scores those of them that it has.
+A query takes the statistics of the whole collection along, so that scores are what one machine
+computes. The best of all shards are the candidates, and each shard scores its own of them.
 """
 
 from collections.abc import Sequence

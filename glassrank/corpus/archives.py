@@ -1,13 +1,8 @@
-"""Readers of binary archives: WARC, and TREC CAR's CBOR.
+"""Readers of binary archives: WARC (ClueWeb, Common Crawl), and TREC CAR's paragraphs in CBOR.
 
-WARC files contain crawled pages, as in ClueWeb09, ClueWeb12 and Common Crawl. A record is a header,
-with the length of its content, and the content. Documents are `response` records (a page after its
-HTTP header), and `resource` and `conversion` records (a page or its text). Other records, and
-content that is not text, are skipped.
-
-TREC CAR's paragraphs are CBOR: a header, `["CAR", [2], …]`, and a list of paragraphs, each
-`[0, id, [text or link, …]]`: `[0, text]` is a text, `[1, [0, page, [section], page id, anchor
-text]]` a link. Files of the first releases have no header.
+Documents of a WARC are `response`, `resource` and `conversion` records that hold text. TREC CAR has
+a header, `["CAR", [2], …]`, except in first releases, and a list of paragraphs `[0, id, bodies]`,
+where a body is `[0, text]` or a link `[1, [0, page, [section], page id, anchor text]]`.
 """
 
 import re

@@ -1,13 +1,9 @@
-"""The demo corpus: the documentation of the running Python, without a download.
+"""The demo corpus: the documentation of the running Python, without a download: the language
+reference behind `help("with")`, and docstrings of the standard library, whose sources are parsed,
+not imported: that would open windows, print poems and start a browser.
 
-It has three sources: the language reference behind `help("with")`, the docstrings of the standard
-library, and those of modules written in C. Private names, tests and removed modules are left out.
-
-A docstring needs its context: that of `random.randint` does not say what `random` is for. So each
-document starts with the words of its name, and the first sentences of its class and its module.
-
-The sources of the library are parsed, not imported: importing all of it would open windows, print
-poems and start a browser.
+A docstring needs its context, so each document starts with the words of its name and the first
+sentences of its class and module.
 """
 
 import ast

@@ -1,8 +1,6 @@
-"""Readers and writers of queries, folds and judgments.
-
-Queries: TSV (MS MARCO), JSON Lines (BEIR), TREC topics, TREC CAR outlines, or ir_datasets. Folds
-for cross-validation: JSON. Judgments (qrels): TREC's four columns, its five columns of sampled
-judgments (prels), BEIR's three columns, or ir_datasets.
+"""Readers and writers of queries (TSV, JSON Lines, TREC topics, TREC CAR outlines), folds (JSON)
+and judgments (TREC's four columns, prels with five, BEIR's three); all but folds from ir_datasets
+too.
 """
 
 import json

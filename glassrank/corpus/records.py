@@ -1,8 +1,7 @@
 """Reads documents as records: JSON Lines, TSV and CSV.
 
-`make_doc` makes a document of the named fields of a record. Every reader yields (line number,
-document) and keeps nothing in memory. For a bad document it yields the error, not raised, since the
-next document may be good. It raises an error if the rest of the file cannot be read.
+Readers yield (line number, document), or the error of a bad document, since the next may be good;
+they raise an error if the rest of the file cannot be read.
 """
 
 import csv

@@ -1,8 +1,7 @@
-"""One document against the others, as users ask first.
+"""One document against the others: each part's value minus its mean over the re-ranked candidates.
 
-A part's value alone says little: logarithms of soft counts are negative even for words that match
-well. Minus its mean over the re-ranked candidates, it says what puts the document above or below
-them. The differences of all parts add up to the score minus the mean score.
+A value alone says little: logarithms of soft counts are negative even for words that match well.
+The differences add up to the score minus the mean score.
 """
 
 import math

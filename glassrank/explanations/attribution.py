@@ -1,7 +1,5 @@
-"""The input of an explainer (`ScoredPair`) and its output (`Attribution`).
-
-An explainer is a function for one family of models. It explains the score of `interact`; texts,
-notes and the first stage's share are added for all models alike.
+"""The input of an explainer, a function for one family of models, and its output. Texts, notes and
+the first stage's share are added for all models alike.
 """
 
 import math

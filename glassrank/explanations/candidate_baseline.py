@@ -1,8 +1,7 @@
-"""The baseline that an explanation is compared with: the mean of each part of the score over the
-candidates of the query, and the best candidate.
+"""The baseline of an explanation: the mean of each part over the query's candidates, and the best
+one.
 
-Three ways to get a candidate's parts, by what the model allows. Models that declare their summands
-are read in batches, from the store if there is one: `interact` gives the parts of all. Other
+Models that declare their summands are read in batches, from the store if there is one. Other
 additive models are explained one document at a time. Of all others each query word is left out, so
 means are over fewer documents.
 """

@@ -1,8 +1,5 @@
-"""Explains one document's score with the explainer of its model.
-
-The explainer follows from the model's properties: additive models are explained by their kernels or
-by the summands that they declare, others, approximately, by ablation (leaving words out). Families
-that have an explainer of their own are in `EXPLAINERS`.
+"""Explains one document's score. Additive models are explained by their kernels or by the summands
+that they declare, others, approximately, by ablation; `EXPLAINERS` has families with their own.
 """
 
 import math

@@ -1,8 +1,5 @@
-"""The first stage's share of a score, by query word.
-
-BM25 and query likelihood are sums over terms, and a term belongs to the query words that it is made
-from: so what the first stage adds is divided exactly. The scores of RM3 and of other engines are no
-such sums: their share stays one part.
+"""The first stage's share of a score, by query word: BM25 and query likelihood are sums over terms,
+so it is divided exactly. The share of RM3 and of other engines stays one part.
 """
 
 import math

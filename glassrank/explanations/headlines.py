@@ -1,8 +1,5 @@
-"""What decides, in a sentence: the words that put a document where it is, and what the best other
-candidate lacks; or why one of two documents is above the other.
-
-It names only content words, each once, those that differ most. If the context differs most, the
-sentence says so.
+"""What decides, in a sentence: the content words, or the context, that put a document where it is,
+and what the best other candidate lacks; or why one of two documents is above the other.
 """
 
 from collections.abc import Sequence

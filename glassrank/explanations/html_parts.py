@@ -1,7 +1,4 @@
-"""The parts of the HTML file: marked text, tables, heat maps, the tree of sums.
-
-Everything that comes from a text goes through `escape`: documents are shown, never executed.
-"""
+"""The parts of the HTML file. All that comes from a text goes through `escape`."""
 
 import html
 from collections.abc import Iterable, Iterator

@@ -1,13 +1,8 @@
 """TK, KNRM and CONV-KNRM: the score is a sum over paths, query words and kernels.
 
-The parts are the model's own tensors. A document word's share needs no approximation, since each
-count is a sum over words.
-
 For models over subwords, shares are integrated gradients (M. Sundararajan, A. Taly, Q. Yan,
-"Axiomatic Attribution for Deep Networks", ICML 2017) from a text without words, [CLS] and [SEP]
-alone, to the whole text. They have a closed form here: a word's part in what the counts gain.
-Shares and the score of the text without words add up to the score, and words that do the same job
-share evenly.
+"Axiomatic Attribution for Deep Networks", ICML 2017) from [CLS] and [SEP] alone to the whole text.
+They have a closed form here: a word's part in what the counts gain.
 
 Models over words have no such baseline: a count of zero is far below any that a model has seen.
 There, a share is what the score loses if the word is not counted, while the others keep their

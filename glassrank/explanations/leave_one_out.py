@@ -1,8 +1,6 @@
-"""Ablation, for any model: what the score loses when a word is left out.
-
-This needs only scores, so it works for every model. It sees each word alone: of two words that do
-the same job each seems worth little, because the other stays. What the words add together is a part
-of its own.
+"""Ablation, for any model: what the score loses when a word is left out. Of two words that do the
+same job each seems worth little, because the other stays; what words add together is a part of its
+own.
 """
 
 import math

@@ -1,7 +1,5 @@
-"""A text as the model reads it: its tokens, their ids, and their places in the text.
-
-The word tokenizer changes no character of a word but its case, so words are found one after the
-other.
+"""A text as the model reads it: its tokens, their ids, and their places in the text. The word
+tokenizer changes nothing but case, so words are found one after the other.
 """
 
 import unicodedata

@@ -1,13 +1,10 @@
-"""The data of an explanation, the same for every model; and the format of numbers and colours, the
-same for terminal, HTML and page.
+"""The data of an explanation, the same for every model; and the format of numbers and colours.
 
-Three words recur. A *term* is a query word. A *signal* is one kind of evidence: a kernel, a size of
-n-grams. A *path* is one way from signals to the score: TK has logarithms of counts, and counts by
-length.
+A *term* is a query word. A *signal* is one kind of evidence: a kernel, a size of n-grams. A *path*
+is one way from signals to the score: TK has logarithms of counts, and counts by length.
 
-Printed values are rounded; they add up before rounding, and JSON has them in full. The colours are
-Okabe and Ito's, which colour-blind people can tell apart. Every signal and every query word also
-has a letter or a number, and a line style: nothing depends on colour alone.
+Values add up before they are rounded for print. The colours are Okabe and Ito's, which colour-blind
+people can tell apart; a letter or number and a line style say the same.
 """
 
 import math

@@ -1,7 +1,5 @@
-"""Merges subwords to words: a subword that begins with ## continues the word before it.
-
-Ablation leaves out whole words, and divides their values evenly among the subwords. Explanations
-show words: the values of subwords are summed.
+"""Merges subwords to words: a subword that begins with ## continues the word before it. Ablation
+divides a word's value evenly among its subwords; explanations sum the values of subwords.
 """
 
 import math

@@ -1,8 +1,6 @@
-"""Any model that declares its summands: the score is their sum, by query word where they have one.
-
-Nothing here knows a family: this explains MaxSim, and models of other packages. A document word's
-share is what the score loses if the word is masked, while the others keep their vectors; its
-division by summand and query word is the difference of the model's own parts.
+"""Explains any model that declares its summands, such as MaxSim, or one of another package. A
+document word's share is what the parts lose if the word is masked, while the others keep their
+vectors.
 """
 
 import math

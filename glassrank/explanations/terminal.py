@@ -1,6 +1,5 @@
-"""Explanations on a terminal: coloured and underlined words, and tables of values.
-
-It can be read without colours: a marked word has the letter of its signal, as in `receptorᵇ`.
+"""Explanations on a terminal, also readable without colours: a marked word has the letter of its
+signal, as in `receptorᵇ`.
 """
 
 import io

@@ -1,7 +1,5 @@
-"""Other engines as first stages, and our models as re-rankers of other frameworks.
-
-`engines.py` has engines that search words, `vector_index.py` vectors; each framework has a file of
-its own, which imports the framework's package. If that is missing, one error says what to install.
+"""Other engines as first stages (`engines.py`, `vector_index.py`), and our models as re-rankers of
+other frameworks, each in a file that imports the framework's package.
 """
 
 from collections.abc import Sequence

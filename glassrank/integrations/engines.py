@@ -1,7 +1,5 @@
-"""Other engines as first stages: SQLite FTS5, PostgreSQL, tantivy, and Elasticsearch or OpenSearch.
-
-Each finds documents that have any word of a query; nothing in a query is an operator. The package
-of an engine is imported when its first stage is made.
+"""Other engines as first stages. Each finds documents that have any word of a query; nothing in a
+query is an operator. The package of an engine is imported when its first stage is made.
 """
 
 import re

@@ -1,7 +1,5 @@
-"""Dense retrieval: one vector for each text, and FAISS to find the nearest.
-
-Vectors come from a model of ours (`MeanVectors`), or from any function from texts to an array, such
-as `SentenceTransformer(…).encode`.
+"""Dense retrieval with FAISS: one vector for each text, from a model of ours (`MeanVectors`), or
+from any function such as `SentenceTransformer(…).encode`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

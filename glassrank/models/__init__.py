@@ -1,7 +1,5 @@
-"""The contract that every model follows, and the families that serve: late interaction, single
-vectors, published models. The papers' models are in `research/papers`; all are found by name.
-
-A model of somebody else's is named `module:Class`.
+"""The contract that every model follows, and the families that serve; the papers' models are in
+`research/papers`. All are found by name; a model of somebody else's is named `module:Class`.
 """
 
 import re

@@ -1,15 +1,9 @@
 """Late interaction and single vectors: a pretrained encoder reads query and document apart.
 
-O. Khattab, M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late
-Interaction over BERT", SIGIR 2020: subwords meet as unit vectors of a few dimensions. `MaxSim` is
-as in ColBERT, with a learned weight for each query subword. `KernelBERT` has TK's kernel pooling: a
-score that is a sum over query subwords and kernels on two paths. Its kernels count the document's
-subwords that are *at least* so similar, and no weight is negative: a closer match never counts
-against a text.
-
-N. Reimers, I. Gurevych, "Sentence-BERT", EMNLP 2019: one vector for each text, the mean of its
-subwords or the first of them. `SingleVector` ranks with a sentence transformer's weights as
-sentence-transformers does.
+`MaxSim` is O. Khattab, M. Zaharia, "ColBERT", SIGIR 2020, with a learned weight for each query
+subword. `KernelBERT` has TK's kernel pooling; its kernels count subwords that are *at least* so
+similar, and no weight is negative: a closer match never counts against a text. `SingleVector` is
+N. Reimers, I. Gurevych, "Sentence-BERT", EMNLP 2019, with a sentence transformer's weights.
 """
 
 import copy

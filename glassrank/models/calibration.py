@@ -1,7 +1,5 @@
-"""Calibration of scores to probabilities of relevance; `research/train` fits it.
-
-A probability depends on the query, the document and the model, never on the other candidates or on
-the stages before.
+"""Calibration of scores to probabilities of relevance, which depend on query, document and model
+alone; `research/train` fits it.
 """
 
 from dataclasses import astuple, dataclass

@@ -1,7 +1,6 @@
 """Documents as a model reads them: whole where they fit, else as passages, each with the title.
-
-A text is divided at the ends of sentences, and within a sentence that is too long by itself.
-Passages are found one by one from the beginning: the first one needs no further reading.
+They end with sentences where possible, and are found one by one: the first needs no further
+reading.
 """
 
 import re

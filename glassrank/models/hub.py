@@ -1,7 +1,5 @@
-"""Model folders on the hub: fetched by the name `org/name`, and pushed.
-
-A fetched folder is not trusted. Only files with known names are downloaded, never pickles or code;
-they are stored as plain files and checked like any other folder.
+"""Model folders on the hub: fetched by the name `org/name`, and pushed. A fetched folder is not
+trusted: only files with known names are downloaded, never pickles or code, and all are checked.
 """
 
 import os

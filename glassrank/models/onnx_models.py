@@ -1,10 +1,8 @@
-"""Models that rank without PyTorch: encoders as ONNX graphs, kernel pooling as compiled code.
+"""Models that rank without PyTorch: encoders as ONNX graphs, kernel pooling as compiled code, with
+the weights and the fingerprint of what `bi_encoders.py` trains.
 
-They encode, score and explain what `bi_encoders.py` trains, with the same weights and the same
-fingerprint. A graph is built from the weights when a model is loaded (`backends/onnx_encoders.py`);
-it computes in int8 with matrices that are stored in int8, and in float32 with others. It takes
-texts one by one, so that each has the same vectors in any batch. `rank` scores as
-`backends/cpu/kernels.py` does for stored embeddings; `interact` gives the parts of a score.
+A graph is built when a model is loaded, and computes in int8 with matrices that are stored in int8.
+It takes texts one by one, so that each has the same vectors in any batch.
 """
 
 from abc import abstractmethod

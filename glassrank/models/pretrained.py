@@ -1,8 +1,4 @@
-"""Reads a pretrained BERT from a folder, an installed package, or the hub.
-
-A folder has `config.json`, `model.safetensors`, and `vocab.txt` or `tokenizer.json`. Nothing is
-unpickled.
-"""
+"""Reads a pretrained BERT from a folder, an installed package, or the hub. Nothing is unpickled."""
 
 import os
 import re

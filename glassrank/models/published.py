@@ -1,15 +1,8 @@
-"""Published models by their ONNX graphs: cross-encoders, bi-encoders, late interaction.
+"""Published models by their ONNX graphs. The outputs of the graph decide the kind of model:
 
-A folder has `model.onnx` (or `onnx/model.onnx`, or a quantized one), `tokenizer.json`, and the
-files of transformers and sentence-transformers. The outputs of the graph decide the kind of model,
-not the name of an architecture:
-
-- one or two logits for a text: a cross-encoder, which reads query and document as one text;
-- one vector for a text, or vectors of tokens that are pooled: a bi-encoder;
-- vectors of tokens, where the folder says that they are compared one by one: late interaction.
-
-R. Nogueira, K. Cho, "Passage Re-ranking with BERT", 2019. N. Reimers, I. Gurevych, "Sentence-BERT",
-EMNLP 2019. O. Khattab, M. Zaharia, "ColBERT", SIGIR 2020.
+- one or two logits for a text: a cross-encoder (R. Nogueira, K. Cho, 2019);
+- one vector for a text, or vectors of tokens that are pooled: a bi-encoder (Sentence-BERT, 2019);
+- vectors of tokens that the folder says are compared one by one: late interaction (ColBERT, 2020).
 """
 
 from collections.abc import Iterator

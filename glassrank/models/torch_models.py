@@ -1,7 +1,5 @@
-"""The base classes of models that PyTorch computes; `model.py` says what they must offer.
-
-A new family is a subclass in a file of its own and a line in `families.py`: of `WordRanker` for
-word vectors from a table that models share, of `SubwordRanker` for a transformer over subwords.
+"""The base classes of models that PyTorch computes. A new family is a subclass of `WordRanker`,
+over word vectors, or of `SubwordRanker`, over subwords, and a line in `families.py`.
 """
 
 import copy

@@ -1,6 +1,4 @@
-"""Loads published sentence transformers and cross-encoders for PyTorch.
-
-A sentence transformer becomes a `SingleVector`, a cross-encoder a `BERT`: the same weights, and the
+"""Loads published sentence transformers and cross-encoders for PyTorch: the same weights, and the
 same scores up to a factor. No code of a folder is run.
 """
 

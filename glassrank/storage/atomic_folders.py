@@ -1,15 +1,8 @@
-"""Folders that are replaced as a whole, optionally with a manifest of checksums.
-
-    with replace_folder(path) as part: ...    # write into `part`; then it is synced, and the two
-                                              # folders are exchanged
-    model = read_folder(path, load)           # reads again if the folder was replaced meanwhile
-
-Readers see the old folder or the new one, never neither.
+"""Folders that are replaced as a whole, optionally with a manifest of checksums: readers see the
+old folder or the new one, never neither.
 
     with write_checksummed_folder(path, "model", names) as part: ...   # write into `part`
     read_checksummed_folder(path, "model", load, remedy)               # load(files) reads them
-
-A file has the content that was written, or a `CorruptError` names it.
 """
 
 import ctypes

@@ -1,6 +1,5 @@
-"""JSON with a checksum, and the records (size, checksum) of a folder's files.
-
-`write_json` is the commit of every folder that changes: the file is durable, and replaced at once.
+"""JSON with a checksum, and the records (size, checksum) of a folder's files. `write_json` commits
+a change of a folder: the file is durable, and replaced at once.
 """
 
 import json

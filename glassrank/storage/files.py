@@ -1,7 +1,6 @@
-"""Reads and writes files; a file that is written appears complete or not at all.
-
-Files may come from untrusted sources: a line, a file, and what a `.gz` decompresses to have limits
-far above what collections need, so that no file fills the memory.
+"""Reads and writes files; a written file appears complete or not at all. Files may come from
+untrusted sources: a line, a file, and what a `.gz` decompresses to have limits far above what is
+needed.
 """
 
 import gzip

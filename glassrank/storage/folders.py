@@ -1,22 +1,13 @@
 """Folders from untrusted sources, opened so that nothing in them can lead outside.
 
 A folder is held by its descriptor, and every name in it is looked up there: links are not followed,
-a name is plain (no slash, no `..`, no leading dot), a file is a regular file and not a pipe or a
-device, and a new file really is new. The path that a user gives may contain links.
-
-    with Folder.open(path) as folder, folder.lock():
-        content = folder.read("config.json", limit=1 << 20)   # a small file
-        with folder.child("part") as part, part.open_file("weights.bin") as file: ...
-        with folder.create("new.bin") as file: ...            # must not exist
-        folder.write("config.json", content)                  # old or new, durable: the commit
-        folder.remove("old.bin")
+a name is plain (no slash, no `..`, no leading dot), a file is a regular file, and a new file really
+is new. The path that a user gives may contain links. Windows has no such descriptors: there links
+are checked just before a name is used, and who can write to the folder could add one in between.
 
 A missing file is a `FileNotFoundError`, a full disk an `OSError`, with the complete path as its
-`filename`; `errors.wrap_os_errors` makes one sentence of them. What our writers never write is a
-`CorruptError`. System-dependent calls are only here and in `atomic_folders.py`.
-
-Windows has no descriptors of folders. There a folder is known by its path, and links are checked
-just before a name is used: who can write to the folder could add one in between.
+`filename`; what our writers never write is a `CorruptError`. System-dependent calls are only here
+and in `atomic_folders.py`.
 """
 
 import errno

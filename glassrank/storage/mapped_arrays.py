@@ -1,7 +1,5 @@
-"""Memory-mapped arrays in files, written once and checksummed.
-
-Every file is a one-dimensional `.npy` that `numpy.load` opens. A manifest (name -> `FileRecord`)
-describes the files of a folder, so that a truncated or changed file is found and named.
+"""Memory-mapped arrays in one-dimensional `.npy` files, written once. A manifest has their sizes
+and checksums, so that a truncated or changed file is found and named.
 """
 
 import io

@@ -1,7 +1,5 @@
-"""Text analysis: what the analyzers of all languages share.
-
-An analyzer splits a text into words and makes a term of each, or none of a stop word. An index
-stores the name of its analyzer, and analyzes its queries in the same way.
+"""What the analyzers of all languages share. An index stores the name of its analyzer, and analyzes
+its queries in the same way.
 """
 
 from abc import ABC, abstractmethod

@@ -1,14 +1,9 @@
 """Encodes texts as the token ids that a model reads: words, or WordPiece subwords for a BERT.
 
-What is truncated is counted, never dropped silently.
-
-A vocabulary has the frequent words of a collection. Id 0 is padding and id 1 stands for every other
-word. With buckets, an unknown word gets one of several further ids by its hash, so that a rare word
-of the query still matches itself in a document. With n-gram vectors, no word is unknown.
-
-Words are not stemmed. Punctuation and function words are tokens too, unless a model was trained
-without them. Subwords become [CLS] subwords [SEP]. A text that contains "[SEP]" does not become a
-special token: only this module adds those.
+Id 0 of a vocabulary is padding, id 1 every unknown word; with buckets, an unknown word gets one of
+several further ids by its hash, so that a rare word of the query still matches itself. Words are
+not stemmed. A text that contains "[SEP]" does not become a special token: only this module adds
+those.
 """
 
 import threading

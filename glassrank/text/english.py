@@ -1,12 +1,8 @@
 """Lucene's English analysis for the first stage, and English function words.
 
-Words follow Unicode's rules; possessive 's and stop words are removed; words are lower-cased and
-stemmed.
-
-The stemmer is M. F. Porter, "An algorithm for suffix stripping", 1980, in the form that its author
-distributes and Lucene uses: with two later changes to step 2 (`bli` for `abli`, and `logi`), and
-words of one or two letters unchanged. Snowball's `porter` follows the article, so it gives other
-stems for *possibly*, *technology* and *us*.
+The stemmer is M. F. Porter, "An algorithm for suffix stripping", 1980, as its author distributes it
+and Lucene uses it: with `bli` for `abli` and `logi` in step 2, and words of one or two letters
+unchanged. Snowball's `porter` gives other stems for *possibly*, *technology* and *us*.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
-"""The tokenizer of a published model, from its `tokenizer.json`: WordPiece, BPE or Unigram.
-
-The special tokens around a text, and between two texts of a pair, come from the tokenizer itself:
-no name of a special token is needed here.
+"""The tokenizer of a published model, from its `tokenizer.json`: WordPiece, BPE or Unigram. Special
+tokens come from the tokenizer itself: no name of one is needed here.
 """
 
 from collections.abc import Sequence

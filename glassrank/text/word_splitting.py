@@ -1,11 +1,8 @@
 """Splits words as the TK papers do: BlingFire's default rules, reimplemented.
 
 A word is a run of letters and digits; every other printed character is a word. The rules below are
-the exceptions: `do n't`, `U.S.A.`, `3.14`, `c++`, `.net`. At each position the rule with the
-longest match wins, including the characters that it requires after the word.
-
-Character classes come from a table beside this file: the words of a trained model must be the same
-under every version of Unicode.
+exceptions, such as `do n't`, `U.S.A.`, `c++`; the longest match wins, with what it requires after
+the word. Character classes come from a table, the same under every version of Unicode.
 """
 
 import re

@@ -1,9 +1,7 @@
 """Compiled code for a CPU, and the features of the processor that it is compiled for.
 
-Every compiled function has a form of plain vectors, which runs on any processor; those with AMX
-tiles have another. Numba caches code by the same names of features, so that a processor never loads
-code for another one. `NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=`
-compiles for the least of its kind.
+Every compiled function has a form that runs on any processor; those with AMX tiles have another.
+`NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=` compiles for the least of its kind.
 """
 
 from functools import cache

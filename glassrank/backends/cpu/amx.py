@@ -1,11 +1,8 @@
-"""Intel's matrix tiles (AMX) in compiled functions.
+"""Intel's matrix tiles (AMX) in functions compiled by numba, where alone these work.
 
-A processor with AMX has eight tiles of sixteen rows of 64 bytes. One instruction multiplies a tile
-of sixteen tokens (32 bfloat16 or 64 int8 of each) with a tile of sixteen query tokens and adds the
-256 products to a third tile, in 16 cycles: several times what vector registers do.
-
-Functions here, except `usable`, work inside functions compiled by numba, and nowhere else. Tile
-numbers are constants.
+There are eight tiles of sixteen rows of 64 bytes. One instruction multiplies a tile of sixteen
+tokens (32 bfloat16 or 64 int8 of each) with a tile of sixteen query tokens and adds the 256
+products to a third tile, in 16 cycles. Tile numbers are constants.
 """
 
 import ctypes

@@ -1,8 +1,6 @@
-"""A query packed for compiled products.
-
-There are three kinds. Tiles of bfloat16 or int8 hold a query token as a sum of several parts, so
-that it is about as precise as float32 although it is multiplied in fewer bits. Vectors (see `simd`)
-are plain float32. In all of them query tokens stand in groups of sixteen, padded with zeros.
+"""A query packed for compiled products, in groups of sixteen tokens: as float32 vectors (see
+`simd`), or as tiles of bfloat16 or int8, where a token is a sum of several parts, about as precise
+as float32.
 """
 
 from typing import Any, Literal, NamedTuple

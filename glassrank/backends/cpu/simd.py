@@ -1,14 +1,8 @@
-# mypy: allow-untyped-calls
-"""Vectors of sixteen float32 in compiled functions.
+"""Vectors of sixteen float32 in functions compiled by numba, where alone these work: its compiler
+finds SIMD instructions for simple loops only, and has no exponential of vectors (see `simd_math`).
 
-Numba leaves it to its compiler to find SIMD instructions, which it does for simple loops only, and
-it has no exponential or logarithm of vectors (see `simd_math`). A value of type `Vector` is one
-register where the processor has registers that wide, and two or four elsewhere; the code is the
-same.
-
-Functions here, except `written`, work inside functions compiled by numba, and nowhere else. They
-take pointers to the elements of arrays: numba counts who uses an array, which costs more than a few
-instructions on vectors do. Positions are not checked.
+Functions take pointers, since numba counts who uses an array, which costs more than a few
+instructions on vectors. Positions are not checked.
 """
 
 import operator

@@ -1,11 +1,9 @@
-"""Kernel pooling in one pass over stored documents, compiled: products, soft counts, scores.
+"""Kernel pooling in one pass over stored documents, compiled: products, soft counts, scores. The
+plain form is `backends.match.kernel_pool` and a `ScoringHead`.
 
-Each stored token is read once. The similarities of a document and its soft counts never leave the
-processor's cache; while they are computed, the next document is prefetched.
-
-Sixteen query tokens stand side by side in a vector, document tokens come one after another, so
-nothing is summed across a vector. Two document tokens share each update of the sums. The plain form
-is `backends.match.kernel_pool` and a `ScoringHead`.
+Each stored token is read once, and the next document is prefetched meanwhile. Sixteen query tokens
+stand side by side in a vector, so nothing is summed across one; two document tokens share each
+update of the sums.
 """
 
 from typing import Any, NamedTuple

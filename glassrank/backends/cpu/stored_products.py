@@ -1,8 +1,5 @@
-"""Products of stored document tokens and query tokens, compiled.
-
-There are two backends: tiles (see `amx`), which multiply stored bfloat16 or int8 as they are, and
-vectors (see `simd`), which take any dtype and run on any processor. The dtype of the packed query
-decides which one is compiled. Structures here hold pointers instead of arrays.
+"""Products of stored document tokens and query tokens, compiled: by tiles (see `amx`) for bfloat16
+and int8, or by vectors (see `simd`) for any dtype. The dtype of the packed query decides which one.
 """
 
 from typing import Any, NamedTuple

@@ -1,12 +1,9 @@
-"""BERT's layers for the few rows of one query on a GPU, in four kernels each: the plain form is
-`backends.transformer.Layer`.
+"""BERT's layers for the few rows of one query on a GPU, in four Triton kernels each; the plain form
+is `backends.transformer.Layer`.
 
-One query is so little work that a GPU spends its time between the kernels. So a kernel takes rows
-before their norm: gains and biases of the norm are folded into the weights, and mean and deviation
-come from the same pass over the rows. Attention is part of the kernel that follows it. And a kernel
-loads its weights before the one in front of it has ended.
-
-Needs Triton: nothing imports this file unless the rows are on a GPU.
+One query is so little work that a GPU spends its time between kernels. So a kernel takes rows
+before their norm, which is folded into the weights, attention is part of the kernel that follows
+it, and a kernel loads its weights before the one in front of it has ended.
 """
 
 from typing import NamedTuple

@@ -1,13 +1,8 @@
-"""Kernel pooling over stored token embeddings on a GPU: each stored vector is read once. The plain
-form is `backends.match.kernel_pool` and a `ScoringHead`.
+"""Kernel pooling over stored token embeddings on a GPU, in Triton; the plain form is
+`backends.match.kernel_pool` and a `ScoringHead`.
 
-Documents are runs of rows in one tensor of unit vectors. A program takes a document: blocks of its
-words are copied into fast memory while the block before is multiplied with the query, run through
-the kernels and summed up. Neither similarities nor kernel values ever leave the registers. What
-a compiler must know beforehand comes as a constant; collections are tuples, whose loops are
-unrolled.
-
-Needs Triton: nothing imports this file unless the words are on a GPU.
+A program takes a document, a run of rows: blocks of words are copied into fast memory while the
+block before is multiplied with the query and summed up. Similarities never leave the registers.
 """
 
 from dataclasses import dataclass

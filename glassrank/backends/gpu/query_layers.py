@@ -1,8 +1,5 @@
-"""A transformer over one query on a GPU, in fewer steps: its norms are folded into the layers
-behind them (`folded_layers.py`). The plain form is `backends/transformer.py`; results differ by
-rounding.
-
-Needs Triton: nothing imports this file unless the model is on a GPU.
+"""A transformer over one query on a GPU, with its norms folded into the layers behind them
+(`folded_layers.py`); the plain form is `backends/transformer.py`.
 """
 
 from collections.abc import Sequence

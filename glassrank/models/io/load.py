@@ -1,15 +1,9 @@
-"""Loads models by name.
+"""Loads models by name: our own folders, folders as others publish them, by their ONNX graph
+(`published.py`) or by weights of a known architecture, and `org/name` from the hub.
 
-A model folder holds `config.json`, `weights.safetensors`, `vocabulary.txt`, a manifest and
-`card.md`, which people may edit; an ensemble has its members' folders instead of weights and
-vocabulary. A folder may come from a stranger: nothing is unpickled, and what fails a check raises
-an InputError.
-
-Folders as others publish them load too, by their ONNX graph (`published.py`) or by weights of a
-known architecture. A name `org/name` that is no folder here is fetched from the hub.
-
-`load_named` gives a model of PyTorch's. `load_for_inference` gives one to rank with: ONNX Runtime
-computes the families that have such a form (`ONNX_MODELS`), PyTorch all others.
+A folder may come from a stranger: nothing is unpickled, and what fails a check raises an
+InputError. `load_named` gives a model of PyTorch's; `load_for_inference` one that ONNX Runtime
+computes if its family allows it (`ONNX_MODELS`).
 """
 
 from collections.abc import Callable, Collection

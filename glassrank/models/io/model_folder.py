@@ -1,8 +1,6 @@
-"""The format of a model folder: `config.json`, with how the model is used, and `vocabulary.txt`;
-and the fingerprint of a model's weights.
-
-The vocabulary is checked here and not in `text/`, which needs more packages: training must run
-where only torch and numpy are installed."""
+"""The format of a model folder, and the fingerprint of a model's weights. The vocabulary is checked
+here and not in `text/`, since training must run where only torch and numpy are installed.
+"""
 
 import hashlib
 import json

@@ -1,9 +1,6 @@
-"""Weights in `.safetensors` files, as arrays or as tensors. A file's header is compared with what
-the model needs before anything is allocated. Then the file is read, not mapped: a mapped file that
-shrinks would crash the process.
-
-A model for PyTorch is first built on the meta device, without memory, and not beyond as many
-tensors as the file has. PyTorch is imported only where there are tensors.
+"""Weights in `.safetensors` files. A header is compared with what the model needs before anything
+is allocated; then the file is read, not mapped: a mapped file that shrinks would crash the process.
+A model for PyTorch is first built on the meta device, with no more tensors than the file has.
 """
 
 import math

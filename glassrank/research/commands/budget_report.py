@@ -1,7 +1,5 @@
-"""Results of `glassrank budget` as tables, and as a picture like Figure 2 of the TK paper.
-
-Each model has a line up to a marker at its best depth, and dotted beyond. Lines differ in dashes
-and markers, not only in colour.
+"""Results of `glassrank budget` as tables, and as a picture like Figure 2 of the TK paper: each
+model has a line up to a marker at its best depth, and dotted beyond.
 """
 
 import math

@@ -1,7 +1,5 @@
-"""Quality against milliseconds, as in the TK paper's section 5.2.
-
-The quality at every depth, from one scoring pass, and the model's speed give its quality at every
-millisecond. The time is that of the second stage; depth 0, at 0 ms, is the first stage alone.
+"""Quality against milliseconds of the second stage, as in the TK paper's section 5.2: from the
+quality at every depth and the model's speed. Depth 0, at 0 ms, is the first stage alone.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
-"""Clusters of queries, and where a model helps or hurts: section 5.3 and Table 3 of the TK paper.
-
-k-means groups queries with similar vectors. The words that distinguish a cluster name it. Its rank
-is the median rank of the first relevant document over its queries.
+"""Clusters of queries by k-means, and where a model helps or hurts: section 5.3 and Table 3 of the
+TK paper. A cluster's rank is the median rank of the first relevant document over its queries.
 """
 
 from collections import Counter

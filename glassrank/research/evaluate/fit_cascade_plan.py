@@ -1,7 +1,5 @@
-"""Fit a cascade plan on judged queries: how deep each model goes within a budget.
-
-One scoring pass of each model gives the quality of every choice of depths; the models' speeds say
-which choices fit a budget.
+"""Fits a cascade plan on judged queries: one scoring pass of each model gives the quality of every
+choice of depths; the models' speeds say which choices fit a budget.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

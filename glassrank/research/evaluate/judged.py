@@ -1,8 +1,5 @@
-"""A run joined with judgments, for all measures.
-
-Most measures depend only on the ranks of relevant documents. The join keeps these ranks and grades,
-the ideal grades, and, for a few measures, the ranks of documents judged as not relevant. That is a
-handful of values for each query, however deep the run.
+"""A run joined with judgments: of each query the ranks and grades of relevant documents, the ideal
+grades, and the ranks of documents judged as not relevant, however deep the run.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,5 @@
-"""Is the difference between two systems more than chance? Paired tests over queries, and systems
-against a baseline, measure by measure.
-
-Each test takes the values of one measure for the same queries in the same order, and returns what
-it found; `correct` adjusts p values when many tests are made.
+"""Is the difference between two systems more than chance? Paired tests over queries; `correct`
+adjusts p values when many tests are made.
 """
 
 import math

@@ -1,11 +1,9 @@
-"""Word vectors: a row for each word of a vocabulary, or n-gram vectors for any word.
+"""Word vectors: a row for each word of a vocabulary, or n-gram vectors for any word (P. Bojanowski
+et al., "Enriching Word Vectors with Subword Information", TACL 2017: the mean of character
+n-grams).
 
-`WordVectors` is the initial embedding matrix of a model. As in the TK authors' code, a word without
-a vector gets a random one, from a normal distribution with the mean and standard deviation of the
-known values. `SubwordVectors` are P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word
-Vectors with Subword Information", TACL 2017: a word is the mean of its character n-grams.
-
-`vector_files` reads them, `vector_training` trains them.
+As in the TK authors' code, a word without a vector gets a random one, from a normal distribution
+with the mean and standard deviation of the known values.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

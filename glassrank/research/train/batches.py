@@ -1,7 +1,5 @@
-"""Sample training batches, one positive and n negatives for each query, and keep their texts as
-tensors on the training device.
-
-A batch depends only on the seed and the step, so a resumed run sees the same batches.
+"""Samples training batches, one positive and n negatives for each query, and keeps their texts on
+the training device. A batch depends only on the seed and the step, so a resumed run sees the same.
 """
 
 from dataclasses import dataclass, replace

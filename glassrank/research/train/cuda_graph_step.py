@@ -1,8 +1,6 @@
-"""A training step as a CUDA graph: recorded once, then replayed without launch overhead.
-
-Tensors keep one shape, so texts are padded to the model's longest. Word vectors are looked up
-before the replay and get their gradients after it, because a graph cannot record which rows of the
-table a batch needs. For long runs the model is compiled first, which fuses element-wise kernels.
+"""A training step as a CUDA graph: recorded once, then replayed without launch overhead. Texts are
+padded to the model's longest. Word vectors are looked up before the replay and get their gradients
+after it, because a graph cannot record which rows a batch needs. Long runs compile the model first.
 """
 
 import warnings

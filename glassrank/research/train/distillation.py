@@ -1,7 +1,5 @@
-"""Distillation of token vectors: a small model learns the vectors of a larger one.
-
-A score teaches one value for a pair of texts; vectors teach hundreds for each token of each text,
-judged or not: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
+"""Distillation of token vectors, hundreds of values for each token of each text, judged or not:
+V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
 """
 
 from collections.abc import Iterable

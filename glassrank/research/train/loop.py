@@ -1,7 +1,5 @@
-"""The training loop: steps, validations, early stopping, the best checkpoint.
-
-A step depends only on its number and the seed, so a resumed run ends with the same weights, on a
-CPU to the last bit.
+"""The training loop: steps, validations, early stopping, the best checkpoint. A resumed run ends
+with the same weights, on a CPU to the last bit.
 """
 
 import json

@@ -1,8 +1,5 @@
-"""Precomputed training data: runs with candidates or teacher scores, and triples as in MS MARCO.
-
-A line of triples is `query id <tab> relevant document id <tab> other document id`, or the three
-texts (`triples.train.small.tsv`); files may be gzipped. Triples become candidates of their queries,
-and positions among these.
+"""Precomputed training data: runs with candidates or teacher scores, and triples as in MS MARCO, of
+ids or of texts (`triples.train.small.tsv`), which become candidates of their queries.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

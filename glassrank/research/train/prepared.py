@@ -1,9 +1,6 @@
 """Arrays for training: vocabulary and vectors, documents or passages, and splits of queries with
-their candidates.
-
-Training samples one passage of a document, with the document's grade; on dev and test queries the
-best passage is the document's score: Z. Dai, J. Callan, "Deeper Text Understanding for IR with
-Contextual Neural Language Modeling" (SIGIR 2019), BERT-MaxP.
+their candidates. Training samples one passage of a document, with the document's grade; else the
+best passage counts: Z. Dai, J. Callan, "Deeper Text Understanding for IR", SIGIR 2019, BERT-MaxP.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,5 @@
-"""Prune a trained model: keep some layers of its encoder, with fewer heads and a smaller
-feed-forward size. `distillation.py` then teaches it the vectors of the whole model.
-
-    [start]
-    model = "../../glassrank/models/packaged/default"
-    layers = [0, 5]
-    feed_forward = 256
-    heads = 6
-
-    [loss]
-    vectors = 8.0
+"""Prunes a trained model: keeps some layers of its encoder, with fewer heads and feed-forward units
+(`start.layers`, `heads`, `feed_forward`). `loss.vectors` then teaches it the whole model's vectors.
 """
 
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Reports of a run: the model card, learning curves, TensorBoard and W&B.
-
-with open_trackers(["tensorboard"], out, config) as track:
-    track({"step": 100, "loss": 0.3, "value": 0.4})   # one row for each validation"""
+"""Reports of a run: the model card, learning curves, TensorBoard and W&B."""
 
 import hashlib
 import json

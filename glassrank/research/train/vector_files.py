@@ -1,14 +1,8 @@
-"""Reads word vectors: GloVe, word2vec (text and binary) and fastText.
+"""Reads word vectors of a vocabulary's words from GloVe, word2vec (text and binary) and fastText.
 
-Files are streamed, and only the vectors of a vocabulary's words are kept (but all n-grams of
-fastText's `.bin`).
-
-fastText's `.bin` has its words, and the vectors of words and n-grams:
+fastText's `.bin`, little-endian, with lengths that are checked before memory is allocated:
 
     magic, version | 12 settings, t | words, labels, … | word, count, kind of each | input matrix
-
-All numbers are little-endian. Every length in the file is compared with the size of the file before
-memory is allocated. The output matrix at the end is not read.
 """
 
 import re
