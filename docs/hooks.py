@@ -78,14 +78,12 @@ def write_codes() -> str:
 
 
 def write_tree() -> str:
-    """A table for each package: its modules, with the first line of each docstring."""
+    """A table for each package: its modules, with the first sentence of each docstring."""
     package = ROOT / "glassrank"
     folders: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
-        paragraph = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[
-            0
-        ]
-        about = " ".join(paragraph.split()).partition(". ")[0]
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        about = " ".join(text.partition("\n\n")[0].split()).partition(". ")[0]
         folder = path.parent.relative_to(ROOT).as_posix()
         if path.name != "__init__.py":
             folders.setdefault(folder, []).append(f"| `{path.name}` | {_one_line(about)} |")
