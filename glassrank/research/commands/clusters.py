@@ -142,24 +142,7 @@ def _cells(cluster: "Cluster") -> tuple[str, ...]:
 def _as_json(
     clusters: "list[Cluster]", everyone: "Cluster", curve: list[dict[str, float]], model: str
 ) -> dict[str, Any]:
-    """
-    format    1
-    model     the model whose query vectors were clustered
-    elbow     k and inertia of each number of clusters tried; empty with --k
-    all       all queries as one cluster
-    clusters  in the order of the table:
-        name, terms             its distinctive words
-        queries                 their number
-        baseline, model, gain   median ranks of the first relevant document; their difference
-        better, worse           how many queries have it higher up, or further down
-        examples                ids of its most typical queries
-    queries   every query that has a relevant document, the most typical of its cluster first:
-        query_id, text
-        cluster                 its place in `clusters`, from 0
-        baseline, model, gain   ranks of the first relevant document; their difference
-
-    A rank is null where no relevant document was found, and so is a gain from or to such a rank.
-    """
+    """`docs/reference/formats.md` describes the fields."""
     return {
         "format": FORMAT,
         "model": model,

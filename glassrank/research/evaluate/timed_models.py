@@ -212,25 +212,7 @@ class BudgetReport:
         return {name: float(curve.at_depth[0]) for name, curve in self.lines[0].curves.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """
-        format       1
-        queries      how many judged queries the means are over
-        candidates   the most that a query has: `at_depth` goes from 0 to this
-        chosen_on    dev or run: the queries on which the depth of `best` was chosen
-        machine      device and threads
-        first_stage  each measure at 0 ms: the first stage alone
-        ms           0, 1, 2, …: the second stage's milliseconds for one query
-        models       one object for each line of the plot:
-            label        unique among the lines
-            model, way   the model's name; `on the fly`, or `stored` and the store's dtype
-            docs_per_ms  documents scored in a millisecond
-            query_ms     time before the first document is scored
-            depth        documents re-ranked, for each of `ms`
-            measures     for each measure:
-                at_ms      its value, for each of `ms`
-                at_depth   its value at depth 0, 1, 2, …
-                best       depth, ms and value where it is best: the marker of the plot
-        """
+        """`docs/reference/formats.md` describes the fields."""
         ms = np.arange(self.max_ms + 1)
         return {
             "format": _FORMAT,
