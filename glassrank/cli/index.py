@@ -123,13 +123,20 @@ def index(
         reader = read_docs(docs, format=format, encoding=encoding, skip_bad=skip_bad)
         counted = _Counted(reader, quiet=quiet)
     if counted is not None and docs is not None and ray is not None:
-        source = on_cluster.identify_source(docs, format, encoding, skip_bad)
-        changed = on_cluster.build(
-            *(counted, source, out, ray, shards),
-            overwrite=overwrite,
-            language=language or "en",
-            quiet=quiet,
-        )
+        from glassrank.cluster.building import build_shards
+        from glassrank.cluster.cluster import connect, processors, run_tasks
+
+        with connect(ray):
+            count = shards or processors()
+            changed = build_shards(
+                *(counted, out, count, run_tasks),
+                source=on_cluster.identify_source(docs, format, encoding, skip_bad),
+                overwrite=overwrite,
+                language=language or "en",
+                finished=lambda done: console.say(
+                    f"built {done:,} of {count:,} shards", quiet=quiet
+                ),
+            )
         added = len(changed)
     elif counted is not None and not add:
         changed = Index.build(counted, out, overwrite=overwrite, language=language or "en")

@@ -1,6 +1,6 @@
 """The `--ray` option: the same work on a Ray cluster."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from glassrank.embeddings import Report
     from glassrank.index import Index
     from glassrank.models.io.model_folder import SavedModel
-    from glassrank.types import Doc
 
 Address = Annotated[
     str | None,
@@ -27,33 +26,6 @@ ShardCount = Annotated[
     int | None,
     typer.Option(min=1, help="With --ray: number of shards; default: the cluster's cores."),
 ]
-
-
-def build(
-    docs: "Iterable[Doc]",
-    source: str,
-    out: Path,
-    address: str,
-    shards: int | None,
-    *,
-    overwrite: bool,
-    language: str,
-    quiet: bool,
-) -> "Index":
-    """Build an index with a segment for each shard."""
-    from glassrank.cluster.building import build_shards
-    from glassrank.cluster.cluster import connect, processors, run_tasks
-
-    with connect(address):
-        count = shards or processors()
-
-        return build_shards(
-            *(docs, out, count, run_tasks),
-            source=source,
-            overwrite=overwrite,
-            language=language,
-            finished=lambda done: console.say(f"built {done:,} of {count:,} shards", quiet=quiet),
-        )
 
 
 def encode(
