@@ -46,7 +46,7 @@ from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.prepared import Prepared, Split
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 from glassrank.text import split_words
 
 DEPTH, SIZE = 100, 300

@@ -33,8 +33,13 @@ from glassrank.index.segment_checks import check_deleted, check_shapes, check_va
 from glassrank.index.topk import POSTINGS_BLOCK
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayDtypes, as_readonly, open_array, open_arrays
-from glassrank.storage.ragged_arrays import Strings
+from glassrank.storage.mapped_arrays import (
+    ArrayDtypes,
+    Strings,
+    as_readonly,
+    open_array,
+    open_arrays,
+)
 from glassrank.types import Doc
 
 VECTORS_BLOCK = 16

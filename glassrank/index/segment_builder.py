@@ -18,8 +18,7 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.segment_writer import DocBlock, TermStatisticsTable, write_segment
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import as_readonly
-from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
+from glassrank.storage.mapped_arrays import Ragged, Strings, as_readonly, pack_strings
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 

@@ -20,8 +20,13 @@ from glassrank.index.packed_postings import (
 from glassrank.index.segment import VECTORS_BLOCK, SegmentRecord, sort_terms_by_df
 from glassrank.index.topk import POSTINGS_BLOCK
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayFolder, ArrayWriter, as_readonly
-from glassrank.storage.ragged_arrays import Ragged, pack_strings
+from glassrank.storage.mapped_arrays import (
+    ArrayFolder,
+    ArrayWriter,
+    Ragged,
+    as_readonly,
+    pack_strings,
+)
 
 POSTINGS_AT_ONCE = 1 << 23
 _DOCS_AT_ONCE = 1 << 15

@@ -18,7 +18,7 @@ from glassrank.models.pretrained import read_pretrained
 from glassrank.research.papers.bert import BERT
 from glassrank.research.train.teachers import ModelTeacher, load_teacher
 from glassrank.research.train.training_texts import TextSplit
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 MISSING = "sentence-transformers is not there"
 QUERY = "p1 p2"

@@ -14,11 +14,12 @@ from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayFolder,
     ArrayWriter,
+    Strings,
     is_partition,
     open_array,
     open_arrays,
+    pack_strings,
 )
-from glassrank.storage.ragged_arrays import Strings, pack_strings
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.research.train.config import SamplerConfig
 from glassrank.research.train.prepared import Split
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 
 @dataclass(frozen=True)

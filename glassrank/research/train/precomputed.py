@@ -14,7 +14,7 @@ from glassrank.errors import InputError
 from glassrank.research.train.config import CandidatesConfig
 from glassrank.research.train.texts import TextsOnDisk
 from glassrank.storage.files import MAX_ROW_BYTES, read_lines
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 from glassrank.types import Query, Run
 
 if TYPE_CHECKING:

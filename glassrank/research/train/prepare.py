@@ -20,7 +20,7 @@ from glassrank.research.train.teachers import MeanTeacher, Teacher, load_teacher
 from glassrank.research.train.texts import load_tokenizer
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
 from glassrank.settings import to_plain
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 from glassrank.text.encoder import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from glassrank.storage.atomic_folders import (
     write_checksummed_folder,
 )
 from glassrank.storage.checksummed_json import parse_json
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 _KIND = "preparation"
 _FILES = ("prepared.json", "words.txt", "*.npy")

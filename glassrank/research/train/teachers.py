@@ -11,7 +11,7 @@ from glassrank.backends.gpu import get_device
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.training_texts import TextSplit
 from glassrank.research.train.vector_training import load_sentence_transformer
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 
 class Teacher(Protocol):

@@ -31,7 +31,7 @@ from glassrank.research.train.texts import (
     make_splitters,
     word_splitter,
 )
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 from glassrank.types import Qrels, Query, Run
 
 if TYPE_CHECKING:

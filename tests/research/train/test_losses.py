@@ -10,7 +10,7 @@ import torch
 from glassrank.research.train import losses
 from glassrank.research.train.config import LossConfig
 from glassrank.research.train.teachers import MeanTeacher
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 SCORES = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])
 GRADES = torch.tensor([[3, 1, 0], [1, 0, 0]])

@@ -23,7 +23,7 @@ from glassrank.research.train.prepared import PassageOffsets, Prepared, RunIds, 
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 HERE = Path(__file__).parent
 

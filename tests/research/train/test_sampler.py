@@ -10,7 +10,7 @@ from glassrank.errors import InputError
 from glassrank.research.train.batches import Sampler
 from glassrank.research.train.config import SamplerConfig, Sampling, Unjudged
 from glassrank.research.train.prepared import Split
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 
 def graded_split() -> Split:

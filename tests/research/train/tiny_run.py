@@ -5,7 +5,7 @@ import numpy as np
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.prepared import Prepared, Split
 from glassrank.settings import from_plain
-from glassrank.storage.ragged_arrays import Ragged
+from glassrank.storage.mapped_arrays import Ragged
 
 WORDS, SIZE, DOCS = 60, 8, 200
 
