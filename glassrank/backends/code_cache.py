@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """A disk cache for compiled code: it is looked for in several folders, and written to the first
 that is writable. Numba's `cache=True` reads no folder that it cannot write to, as in a container,
 fails where it finds none, and prepares its compiler before it loads code, which takes 0.2 s.

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Vectors of sixteen float32 in functions compiled by numba, where alone these work: its compiler
 finds SIMD instructions for simple loops only, and has no exponential of vectors (see `simd_math`).
 
