@@ -36,7 +36,7 @@ from glassrank.corpus import (
 )
 from glassrank.index import Index
 from glassrank.models.calibration import Calibration
-from glassrank.models.model import aggregate_passages
+from glassrank.models.passages import aggregate_passages
 from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank import Reranker
 from glassrank.research.train.fit_calibration import (

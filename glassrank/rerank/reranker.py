@@ -13,7 +13,8 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
-from glassrank.models.model import TokenBatch, TokenEmbeddings, aggregate_passages, to_array
+from glassrank.models.model import TokenBatch, TokenEmbeddings, to_array
+from glassrank.models.passages import aggregate_passages
 from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
 from glassrank.rerank.backend import choose_backend
 from glassrank.rerank.cost_model import CostModel

@@ -17,7 +17,7 @@ from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.io.model_folder import Passages, SavedModel
-from glassrank.models.model import aggregate_passages
+from glassrank.models.passages import aggregate_passages
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cost_model import CostModel
