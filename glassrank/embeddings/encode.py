@@ -190,8 +190,7 @@ def encode_part(
     old: ReusableRows,
     tally: Tally,
 ) -> PartRecord:
-    """The documents of one segment, from where a killed writer stopped. What is written counts when
-    it is added to the store."""
+    """The documents of one segment, from where a killed writer stopped."""
     with PartWriter(folder, name, encoder.layout) as part:
         tally.add(Counts(resumed=part.docs))
         _encode_segment(segment, encoder, old, part, tally)

@@ -35,8 +35,7 @@ class CandidateIds(NamedTuple):
 
 @runtime_checkable
 class FirstStage(Protocol):
-    """Finds candidates. With a budget it is called in its own thread, which is abandoned if it does
-    not answer in time."""
+    """Finds candidates; with a budget, in a thread that is abandoned if it is late."""
 
     def search(self, query: str, k: int) -> tuple[Sequence[Any], Sequence[float] | None]:
         """Ids of at most k documents, and their scores, best first. If the scores are None, the
@@ -69,8 +68,7 @@ class IndexFirstStage:
 
 
 def retrieve(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> ScoredIds:
-    """The candidates of a query, best first. Raises an error if the first stage fails, is late, or
-    returns what cannot be ranked."""
+    """The candidates of a query, best first; an error if the first stage fails or is late."""
     ids, scores = retrieve_ids(first_stage, query, k, deadline)
     if scores is None:
         raise _bad_answer(first_stage, "no scores, which only a TextPipeline accepts")
@@ -107,8 +105,7 @@ def _name(first_stage: FirstStage) -> str:
 
 
 def call_by_deadline(name: str, call: Callable[[], Result], deadline: Deadline) -> Result:
-    """Returns the result of other people's code, or raises a `LateError` at the deadline. The code
-    then goes on in its thread, but nobody waits for it."""
+    """The result of other people's code, or a `LateError` at the deadline."""
     if isinf(deadline.at):
         return _wrap_errors(name, call)
     left = deadline.remaining()

@@ -48,8 +48,7 @@ def expand(
     method: RM3,
     deadline: Deadline = NEVER,
 ) -> dict[str, float]:
-    """The expanded query. Feedback takes at most half of the remaining time, and uses as many
-    documents as that allows."""
+    """The expanded query. Feedback takes at most half of the remaining time."""
     relevance = _relevance_model(snapshot, first_pass, method.terms, deadline.share(0.5))
     original = _normalize(query)
     if not relevance:

@@ -132,8 +132,7 @@ def unpack_postings(starts: Any, offsets: Any, words: Any, block: int, ids: Any,
 
 @compiled
 def postings_are_valid(starts: Any, sizes: Any, words: Any, block: int, limit: int) -> bool:
-    """Whether rows fill exactly their words, and ids are below `limit`. `starts` ascend; the last
-    is the start of the spare words."""
+    """Whether rows fill exactly their words, and ids are below `limit`."""
     for row in range(len(sizes)):
         bit, stop, value = _U(starts[row]) << _U(5), _U(starts[row + 1]) << _U(5), _U(0)
         if sizes[row] > limit:

@@ -159,7 +159,6 @@ def _search_bm25_numpy(queries: Queries, postings: SegmentPostings, best: TopKBu
 def _find_terms(
     snapshot: Snapshot, queries: Sequence[WeightedQuery], position: int, method: BM25 | QL
 ) -> Queries:
-    """The terms of the queries that a segment contains."""
     rows = snapshot.segments[position].postings
     offsets, weights, scales = [0], [], []
     terms: list[int] = []

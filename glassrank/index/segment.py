@@ -103,8 +103,7 @@ class Segment:
         verify: bool,
         checked: Sequence[SegmentRecord] | None = None,
     ) -> None:
-        """`verify` compares the checksums of all bytes and checks the values. With `checked`, the
-        values are checked unless the segment is among these."""
+        """`verify` compares all checksums and values; `checked` segments are trusted."""
         self.folder = parent.path / record.name
         self.record = record
         try:

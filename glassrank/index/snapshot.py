@@ -200,8 +200,7 @@ class Snapshot:
     def with_statistics(
         self, collection: CollectionStatistics, terms: Mapping[str, TermStatistics]
     ) -> "Snapshot":
-        """The same documents with the statistics of a larger collection, of which this is a part.
-        Terms that are not given match nothing."""
+        """The same documents with the statistics of a larger collection."""
         part = copy.copy(self)
         part.collection = collection
         nowhere = TermStatistics(0, 0)
@@ -213,8 +212,7 @@ class Snapshot:
         return self._lengths(method, self.collection)
 
     def with_filter(self, where: FilterSpec | None) -> "Snapshot":
-        """A snapshot whose searches return only matching documents. Statistics and scores stay
-        those of all documents."""
+        """A snapshot whose searches return only matching documents, with the same scores."""
         conditions = None if where is None else parse_filter(where)
         return self.with_masks(self._masks(conditions)) if conditions else self
 

@@ -95,8 +95,7 @@ class SnippetMaker:
         return self._matches(analyzer.lower_case(text), analyzer)
 
     def _matches(self, lowered: str, analyzer: WordAnalyzer) -> list[Match]:
-        """The matches in their order. Only parts in which a match can start are split into words: a
-        long text has few of them."""
+        """The matches in their order; only parts in which one can start are split into words."""
         if not analyzer.stems_are_prefixes:
             return self._matches_inside(lowered, analyzer)
         places: dict[int, list[Match]] = {}

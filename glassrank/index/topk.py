@@ -85,7 +85,6 @@ def _bits(words: Any, bit: Any) -> Any:
 
 @inner
 def _next_block(words: Any, cursor: Any) -> None:
-    """Reads the header of a block."""
     header = _bits(words, cursor.bit)
     cursor.delta_bits = header & _U((1 << WIDTH_BITS) - 1)
     cursor.tf_bits = (header >> _U(WIDTH_BITS)) & _U((1 << WIDTH_BITS) - 1)
@@ -265,8 +264,7 @@ def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any
 
 @compiled
 def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
-    """Writes the top k documents of a segment for each query: `Queries`, `SegmentPostings`,
-    `TopKBuffers`."""
+    """Writes the top k documents of a segment for each query into `TopKBuffers`."""
     k = best.docs.shape[1]
     docs_in_segment = len(postings.lengths)
     capacity = 3 * WINDOW + 4 * k + 8

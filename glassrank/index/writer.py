@@ -124,8 +124,7 @@ class IndexWriter:
             self._merge_last(len(self._segments))
 
     def merge_small(self) -> None:
-        """Merges the last two segments while their sizes are similar, so that the number of
-        segments is logarithmic and a document is copied only a few times."""
+        """Merges the last two segments while their sizes are similar, so that they stay few."""
         while len(self._segments) > 1:
             *_, before, last = (len(segment) - len(segment.deleted) for segment in self._segments)
             if before > _GROWTH * last:

@@ -49,8 +49,7 @@ class CandidateScorer(Protocol):
         """The first passages of all documents."""
 
     def further_passages(self, docs: int) -> PassageList | None:
-        """The next passages of the first so many documents; None when there are no more. Called
-        again when these are scored."""
+        """The next passages of the first so many documents; None when there are no more."""
 
     def score(self, passages: PassageList, deadline: Deadline) -> NDArray[np.float32]:
         """A score for each passage; -inf where it turns out not to exist."""

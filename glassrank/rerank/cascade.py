@@ -240,8 +240,7 @@ class Cascade:
         show: Callable[[str, tuple[int, int] | None], str] | None = None,
         found_by: Sequence[tuple[str, ...]] = ((),),
     ) -> tuple[Hit, ...]:
-        """The best k; `doc_id` names a document by its number, `doc` reads it, and `show` makes a
-        snippet. `found_by` names the ways in which candidates were found."""
+        """The best k; `doc_id` and `doc` name and read a document, `show` makes a snippet."""
         ranked_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             ranked_by[:depth] = number  # the last model that scored it

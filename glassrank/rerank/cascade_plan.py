@@ -31,8 +31,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class CascadePlan:
-    """For each budget, how deep each model of a cascade goes: measured once, looked up for every
-    query."""
+    """For each budget, how deep each model of a cascade goes."""
 
     models: tuple[str, ...]
     """Their fingerprints, in their order."""

@@ -128,8 +128,7 @@ def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None, *, caller
 
 
 def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
-    """The same for texts, which are encoded on the fly: warns also when less than a tenth of them
-    was re-ranked. The message has no count, since Python shows each message once."""
+    """Warns also when less than a tenth of a list was re-ranked."""
     warn_if_nothing_reached(ranking, budget_ms, caller=caller + 1)
     if budget_ms is not None and 0 < ranking.depth < _FEW_SHARE * ranking.found:
         warnings.warn(

@@ -163,8 +163,7 @@ class Pipeline:
         exact: bool = False,
         calibrate: bool = True,
     ) -> "Pipeline":
-        """Opens folders; without a model, the first stage alone. `plan` is a file that `glassrank
-        budget` wrote; `exact` as in `Reranker`."""
+        """Opens folders; without a model, the first stage alone. `plan` is a file's path."""
         names = [model] if isinstance(model, str | Path) else model or []
         return cls(
             Index(index),
@@ -235,8 +234,7 @@ class Pipeline:
         first: bool = True,
         where: FilterSpec | None = None,
     ) -> Iterator[Ranking]:
-        """Yields the first stage's ranking if `first`, then the final one, which is the first
-        stage's when there is no time for more."""
+        """Yields the first stage's ranking if `first`, then the final one."""
         check_query(query)
         check_k(k)
         clock = self.scheduler.clock
@@ -424,8 +422,7 @@ class Pipeline:
             self._ranking("", few, 10, "sorting")
 
     def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
-        """The same on a changed index, with stores as they are now and all that was learned.
-        Running queries end on what they began with."""
+        """The same on a changed index, with stores as they are now and all that was learned."""
         fresh = copy.copy(self)
         fresh.index = index.pin()
         fresh.stages = tuple(stage.follow(fresh.index, verify=verify) for stage in self.stages)

@@ -6,8 +6,7 @@ from glassrank.types import Hit, Ranking
 
 
 def relevance_scores(ranking: Ranking | Sequence[Hit]) -> list[float]:
-    """Of each hit: its probability of relevance, if the models are calibrated. Texts that no model
-    scored are below the lowest probability, in their order."""
+    """Probabilities of relevance; texts that no model scored come below the lowest."""
     known = [hit.probability for hit in ranking if hit.ranked_by]
     probabilities = [chance for chance in known if chance is not None]
     if not known or len(probabilities) < len(known):

@@ -81,8 +81,7 @@ class Reranker:
         exact: bool = False,
         name: str = "",
     ) -> "Reranker":
-        """A model folder, or `default` or `fast`, which come with the package. Its name is the
-        folder's, unless another is given."""
+        """A model folder, or `default` or `fast`; its name is the folder's, unless one is given."""
         saved = load_for_inference(model, device, exact=exact)
         reranker = cls(saved, device, exact=exact, name=name or Path(model).name)
         reranker.is_english = str(model) in PACKAGED
@@ -95,8 +94,7 @@ class Reranker:
 
     @property
     def is_interruptible(self) -> bool:
-        """Whether encoding looks at its deadline between documents: ONNX Runtime encodes one at a
-        time."""
+        """Whether encoding looks at its deadline between documents."""
         return self.device is None
 
     @property
@@ -121,8 +119,7 @@ class Reranker:
         return self._backend.encode_query(batch)
 
     def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
-        """Tokenized documents, as they are ranked on the fly. Raises a LateError when it is late
-        and the model `is_interruptible`."""
+        """Tokenized documents, as they are ranked on the fly; may raise a LateError."""
         return self._backend.encode_doc(batch, deadline)
 
     def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:
@@ -177,8 +174,7 @@ class Reranker:
         left_out: TokenFilter | None = None,
         deadline: Deadline = NEVER,
     ) -> NDArray[np.float32]:
-        """A score for each tokenized passage, without the tokens that are `left_out`. Raises a
-        LateError when it is late."""
+        """A score for each tokenized passage; raises a LateError when it is late."""
         scores = np.zeros(len(ids), np.float32)
         lengths = np.array([len(passage) for passage in ids], np.int64)
         # Other threads need a deadline of their own: its clock may count this thread's time.

@@ -14,8 +14,7 @@ from glassrank.types import Ranking, Run
 def rerank_run(
     pipeline: Pipeline, run: Run, queries: Mapping[str, str]
 ) -> Iterator[tuple[str, Ranking]]:
-    """Re-ranks each query's candidates, as deep as the pipeline goes; the rest keep their order,
-    below them."""
+    """Re-ranks each query's candidates; those beyond the depth keep their order, below."""
     for query_id, doc_ids, scores in run.items():
         yield (
             query_id,
@@ -30,8 +29,7 @@ def find_candidates(
     depth: int | None = None,
     run: str = "the run",
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The first `depth` candidates of one query, in trec_eval's order: numbers in the index, and
-    scores."""
+    """The first `depth` candidates of one query, in trec_eval's order."""
     from glassrank.corpus.runs import trec_order  # `rank` does not wait for the file readers
 
     order = trec_order(doc_ids, scores)[:depth]

@@ -71,9 +71,7 @@ class Stage(ABC):
         first_stage: NDArray[np.float32],
         places: NDArray[np.int64] | None = None,
     ) -> Any:
-        """Documents by their numbers, with the first stage's scores, as `score` takes them: one
-        group, or a stored one and one that is encoded on the fly. `places` of these among all
-        candidates; all of them, if not given."""
+        """Documents by number as `score` takes them: one group, or stored and missing."""
 
     def score(
         self,
@@ -123,8 +121,7 @@ class Stage(ABC):
     def probabilities(
         self, scores: NDArray[np.float32], first_stage: NDArray[np.float32]
     ) -> NDArray[np.float64]:
-        """Of relevance, for documents with these scores; nan where the model is not calibrated.
-        What the first stage adds depends on the collection, and is left out."""
+        """Of relevance, without what the first stage adds; nan if not calibrated."""
         if self.calibration is None:
             return np.full(len(scores), np.nan)
         given = first_stage if self.interpolates else None
@@ -201,8 +198,7 @@ class TextsStage(Stage):
 
 
 def warm_up(reranker: Reranker, clock: Clock = now) -> None:
-    """Once for each model, what the first query would wait for: code is compiled, threads start,
-    and the cost of a text is learned."""
+    """Once for each model, what the first query would wait for."""
     with reranker.warming:
         if not reranker.is_warm:
             count = max(CALIBRATION_DOCS)

@@ -38,8 +38,7 @@ class FusedScorer(Protocol):
 
 
 def choose_fused_scorer(model: Model, store: Store) -> FusedScorer | None:
-    """None where `interact` must score: the model has no scoring head, the store keeps ids, or it
-    does not fit in the GPU's memory."""
+    """None where `interact` must score: no scoring head, ids, or no GPU memory."""
     if _is_on_gpu(model):
         from glassrank.rerank.gpu_scoring import choose_gpu_scorer
 

@@ -285,8 +285,7 @@ class TextPipeline:
         return self._read([doc_id])[0]
 
     def _docs(self, ids: Sequence[Any], deadline: Deadline) -> list[Doc]:
-        """None of them where they come too late: half of them would look like documents that were
-        not scored for another reason."""
+        """None of them where they come too late: half would look like unscored documents."""
         if not ids:
             return []
         name = f"the source of documents {type(self._source).__name__}"
@@ -314,8 +313,6 @@ def _append_unread(first: TopK, count: int) -> TopK:
 
 
 class _DictOfDocs:
-    """Documents in a dict."""
-
     def __init__(self, docs: Mapping[Any, Any]) -> None:
         self._docs = docs
 

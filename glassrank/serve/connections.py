@@ -108,8 +108,7 @@ class Connections:
         self._open.discard(connection)
 
     def make_room_for(self, connection: "Connection", size: int) -> None:
-        """Before a response of `size` bytes: closes those that have read nothing for longest, until
-        all unread responses are within the limit."""
+        """Closes those that have read nothing for longest, until there is room for `size`."""
         unread = {each: each.unread() for each in self._open if each is not connection}
         total = sum(unread.values()) + size
         for each in sorted((each for each in unread if unread[each]), key=Connection.read_at):

@@ -30,8 +30,7 @@ _MAX_ERRORS = 4
 
 
 class HttpError(Exception):
-    """The request gets an error response. `retry_after_ms` says when to try again, if the fault is
-    not the client's."""
+    """The request gets an error response; `retry_after_ms` is for faults of the service."""
 
     def __init__(self, status: int, message: str, retry_after_ms: float | None = None) -> None:
         super().__init__(message)

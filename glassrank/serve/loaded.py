@@ -80,8 +80,7 @@ class LoadedIndex:
         return LoadedIndex(index, pipelines, self.first_stage.follow(index)).warm_up()
 
     def warm_up(self) -> "LoadedIndex":
-        """Compiles all code and reads the filters' columns: the first request is as fast as later
-        ones."""
+        """Compiles all code and reads the filters' columns before the first request."""
         self.index.snapshot.prepare_filters()
         for doc in islice(self.index.docs(), 1):
             for method in METHODS:
@@ -123,8 +122,7 @@ class LoadedIndex:
         return name, self.pipelines[name]
 
     def list_rerankers(self, name: str) -> list[Reranker]:
-        """The models that rank the texts of a request: of the packaged models, all that are loaded
-        and that rank any list."""
+        """The models for texts of a request; for `default`, all packaged ones that are loaded."""
         if name == LIST_MODELS[-1]:
             known = [self.pipelines.get(model) for model in LIST_MODELS]
             return [pipeline.reranker for pipeline in known if pipeline is not None]

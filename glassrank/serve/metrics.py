@@ -92,8 +92,7 @@ class Metrics:
 
 @contextmanager
 def shared_folder() -> Iterator[None]:
-    """A folder for the metrics of this process's workers. Removes the folders that killed processes
-    have left."""
+    """A folder for the workers' metrics; removes those of killed processes."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError, ValueError):

@@ -58,8 +58,7 @@ Started = Callable[[str], None]
 
 
 def serve(options: Options, started: Started = lambda address: None) -> None:
-    """Runs until SIGTERM or Ctrl-C, finishes running requests, and returns. Calls `started` with
-    the URL as soon as clients may connect."""
+    """Runs until SIGTERM or Ctrl-C, and finishes requests; `started` gets the URL."""
     with _bind(options) as listener, _connect_cluster(options):
         prepare_process(options)
         reloader = IndexReloader(

@@ -104,8 +104,7 @@ class SearchRequest(BaseModel):
 
 
 def parse_search(query_string: bytes) -> SearchRequest:
-    """The parameters of a URL: the last value of each, but all queries and conditions. FastAPI's
-    own parsing takes longer than a first stage."""
+    """The parameters of a URL; FastAPI's own parsing takes longer than a first stage."""
     pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
     values: dict[str, Any] = {
         name: value for name, value in pairs if name in SearchRequest.model_fields

@@ -67,8 +67,7 @@ class WorkQueue:
     def submit(
         self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float | None = None
     ) -> Future[Result]:
-        """Calls `work` with its deadline in a thread; `needs_ms` is the least time that is of use
-        to it, if that is known."""
+        """Calls `work` in a thread; `needs_ms` is the least time that is of use, if known."""
         with self._lock:
             queued = self.admission.new_request(deadline, needs_ms)
             expected = self.admission.expected_wait()
@@ -84,8 +83,7 @@ class WorkQueue:
         return job
 
     def close(self, seconds: float) -> bool:
-        """Waits until all work is done, at most `seconds`; True if it is. Work that has not begun
-        by then never begins."""
+        """Waits for all work, at most `seconds`; True if it is done. The rest never begins."""
         self._pool.shutdown(wait=False)
         late = wait(list(self._jobs), seconds).not_done
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -175,8 +173,7 @@ class Service:
         budget_ms: float,
         needs_ms: float | None = None,
     ) -> Result:
-        """Runs `work` in a thread of the queue. The budget counts from the request's arrival to the
-        end of its response."""
+        """Runs `work` in a thread of the queue; the budget counts from the request's arrival."""
         self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
@@ -196,8 +193,7 @@ class Service:
 
     @contextmanager
     def run_in_background(self, on_stuck: Callable[[], None]) -> Iterator[None]:
-        """Reloads a changed index; at the end waits a moment for running work, and calls `on_stuck`
-        if some is left."""
+        """Reloads a changed index; at the end waits, and calls `on_stuck` if work is left."""
         stop = threading.Event()
 
         def follow() -> None:
