@@ -71,7 +71,7 @@ class Stage(ABC):
         first_stage: NDArray[np.float32],
         places: NDArray[np.int64] | None = None,
     ) -> Any:
-        """Documents by number as `score` takes them: one group, or stored and missing."""
+        """Documents by number, as `score` takes them; `places` are those among all candidates."""
 
     def score(
         self,
