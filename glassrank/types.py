@@ -3,7 +3,7 @@
 Field names are those of ir-measures (`query_id`, `doc_id`, `score`, `relevance`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -106,6 +106,11 @@ class Hit(HitFields):
     def doc(self) -> Doc | None:
         """The document; None if the ranking has only ids."""
         return None if self._read is None else self._read()
+
+    @property
+    def found(self) -> str:
+        """How it became a candidate, in words: `by words`, `by meaning`, or `near to` another."""
+        return describe_found(self.found_by, self.neighbour_of)
 
     @property
     def title(self) -> str:
@@ -256,6 +261,15 @@ class Ranking:
                 for hit in self.hits
             ],
         }
+
+
+def describe_found(found_by: Sequence[str], neighbour_of: Any = None) -> str:
+    """
+    >>> describe_found(["bm25", "dense"]), describe_found(["graph"], "d7")
+    ('by words and by meaning', 'near to d7')
+    """
+    known = {"dense": "by meaning", "graph": f"near to {neighbour_of}"}
+    return " and ".join(known.get(name, "by words") for name in found_by)
 
 
 def _summarize(hit: Hit) -> str:

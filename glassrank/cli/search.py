@@ -155,10 +155,10 @@ def _moved(hit: "Hit") -> str:
 
 
 def _found(hit: "Hit") -> str:
-    """How it was found, unless by its terms."""
-    if hit.neighbour_of is not None:
-        return f" [magenta]near {escape(sanitize(str(hit.neighbour_of)))}[/]"
-    return " [magenta]by meaning[/]" if hit.found_by == ("dense",) else ""
+    """How it was found, unless by its words."""
+    if "by words" in hit.found:
+        return ""
+    return f" [magenta]{escape(sanitize(hit.found))}[/]"
 
 
 def explain(

@@ -1,7 +1,8 @@
-"""One vector for each document, to find it by: the embedding of its first token, in int8.
+"""One vector for each document, to find it by: the embedding of its first token and the mean of
+all, in equal parts, as int8.
 
-The first token of a pretrained encoder is [CLS], which stands for the whole text; the mean of all
-token embeddings finds less (docs/decisions/0033-what-terms-miss.md). Products of int8 are exact
+The first token of a pretrained encoder is [CLS], which stands for the whole text; with the mean it
+finds more than either alone (docs/decisions/0033-what-terms-miss.md). Products of int8 are exact
 integers, in any order of additions: all machines find the same documents.
 """
 
@@ -53,18 +54,25 @@ def _read_vectors(
     part: Part, first: int, layout: Layout
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Of the documents from `first` on, as many as are read at once: (n, E), (n,)."""
-    passages = part.passages[first : min(first + _DOCS_AT_ONCE, len(part))]
-    starts, lengths = part.passage_rows(passages)
-    vectors = np.zeros((len(passages), layout.width), np.float32)
-    lengths = np.minimum(lengths, 1)  # a document may have no tokens
-    vectors[lengths > 0] = unpack(part.rows(starts, lengths), layout)
-    return quantize_int8(_normalize(vectors))
+    ends, rows = part.doc_rows(first, min(first + _DOCS_AT_ONCE, len(part)))
+    filled = ends[1:] > ends[:-1]  # a document may have no tokens
+    vectors = np.zeros((len(filled), layout.width), np.float32)
+    if filled.any():
+        tokens, starts = unpack(rows, layout), ends[:-1][filled]
+        vectors[filled] = _pool(tokens[starts], np.add.reduceat(tokens, starts))
+    return quantize_int8(vectors)
 
 
 def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
-    """(E,): the embedding of a query's first token."""
-    vectors = to_array(query.vectors[0]).astype(np.float32)
-    return _normalize(vectors[0] if len(vectors) else np.zeros(vectors.shape[1], np.float32))
+    """(E,): the same of a query, whose tokens count by their weights."""
+    tokens = to_array(query.vectors[0]).astype(np.float32)  # (Q, E)
+    weights = (to_array(query.mask[0]) * to_array(query.idf[0])).astype(np.float32)
+    first = tokens[0] if len(tokens) else np.zeros(tokens.shape[1], np.float32)
+    return _pool(first, weights @ tokens)
+
+
+def _pool(first: NDArray[np.float32], total: NDArray[np.float32]) -> NDArray[np.float32]:
+    return _normalize(_normalize(first) + _normalize(total))
 
 
 def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -113,6 +113,13 @@ class Part:
         """Documents."""
         return self.record.docs
 
+    def doc_rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Rows]:
+        """Where the rows of some consecutive documents begin, and last where they end; and all of
+        these rows."""
+        ends = self.offsets[self.passages[first : last + 1]]
+        rows = {name: array[ends[0] : ends[-1]] for name, array in self._rows.items()}
+        return ends - ends[0], rows
+
     def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
         """A copy of some passages' rows."""
         places = concat_ranges(starts, lengths)

@@ -28,7 +28,8 @@ from glassrank.index.search import TopK
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank import Pipeline, Reranker, TextPipeline
-from glassrank.types import Doc, Hit, Ranking
+from glassrank.rerank.hybrid import found_by_names
+from glassrank.types import Doc, Hit, Ranking, describe_found
 
 _BASELINE_TIME_SHARE = 0.5
 """Of the time that is left once the documents themselves are explained."""
@@ -48,6 +49,7 @@ def explain_docs(
     *,
     ranked_by: Sequence[int] | None = None,
     first_scores: Sequence[float] | None = None,
+    found: Sequence[str] | None = None,
     characters: int | None = None,
     method: str | None = None,
     deadline: Deadline = NEVER,
@@ -85,6 +87,12 @@ def explain_docs(
             deadline=deadline,
         )
         explanations.append(ranking.divide_first_stage(explanation, score))
+    if pipeline.retrieval != "bm25":
+        told = found or list(map(ranking.describe_found, doc_ids))
+        explanations = [
+            replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
+            for explanation, how in zip(explanations, told, strict=True)
+        ]
     return [
         ranking.get_baseline(number).annotate(explanation)
         for number, explanation in zip(numbers, explanations, strict=True)
@@ -130,6 +138,15 @@ class _FullRanking:
         if self._deadline is NEVER and min(pipeline.depths) >= pipeline.candidates:
             return stages if pipeline.index.snapshot.find(doc_id) in self._candidates.docs else 0
         return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
+
+    def describe_found(self, doc_id: str) -> str:
+        """How a document becomes a candidate; empty if it is none of the first ones."""
+        top = self._candidates
+        place = np.flatnonzero(top.docs == self._pipeline.index.snapshot.find(doc_id))
+        if top.found_by is None or not len(place):
+            return ""
+        names = found_by_names(self._method or self._pipeline.method)
+        return describe_found(names[top.found_by[place[0]]])
 
     def divide_first_stage(self, explanation: Explanation, score: float | None) -> Explanation:
         """Divides the first stage's share by query word, if its score is a sum over them."""
@@ -198,6 +215,7 @@ def explain_hits(
         [hit.doc_id for hit in listed],
         ranked_by=[hit.stage for hit in listed],
         first_scores=first_scores if len(first_scores) == len(listed) else None,
+        found=[hit.found for hit in listed],
     )
     return compare_if_two(list(map(_note_listed_score, explanations, listed)))
 

@@ -16,7 +16,6 @@ Retrieval = Literal["bm25", "dense", "hybrid"]
 RETRIEVALS: tuple[Retrieval, ...] = get_args(Retrieval)
 DEFAULT_RETRIEVAL: Retrieval = "hybrid"
 """Where a store has vectors of documents."""
-_RANK_CONSTANT = 60.0
 
 
 def check_retrieval(name: str) -> Retrieval:
@@ -27,21 +26,31 @@ def check_retrieval(name: str) -> Retrieval:
     raise InputError(f"unknown first stage {name!r}; expected {', '.join(RETRIEVALS)}")
 
 
-def fuse(by_terms: TopK, by_vector: TopK, *, dense: bool = False) -> TopK:
-    """All of both, by reciprocal ranks (`index/first_stage.py`); of equals, first what terms found.
-    If `dense`, those by vectors alone. Scores are those by terms."""
+def fuse(by_terms: TopK, by_vector: TopK, k: int, *, dense: bool = False) -> TopK:
+    """All of two lists of at most k, by the sum of their z-scores; of equals, first what terms
+    found. A document that a list lacks has its lowest score there, or 0 by terms if the list has
+    all that match. If `dense`, those by vectors alone. Scores are those by terms."""
+    lowest = (
+        float(by_terms.scores[-1]) if len(by_terms.docs) == k else 0.0,
+        float(by_vector.scores[-1]) if len(by_vector.docs) else 0.0,
+    )
     lists = [by_terms.docs[:0] if dense else by_terms.docs, by_vector.docs]
-    both = np.concatenate(lists)
-    docs, first, places = np.unique(both, return_index=True, return_inverse=True)
-    ranks = np.concatenate([1 / (_RANK_CONSTANT + 1 + np.arange(len(ids))) for ids in lists])
-    fused = np.bincount(places, ranks, len(docs))
-    best = np.lexsort((first, -fused))
-    found_by = np.zeros(len(docs), np.uint8)
-    for kind, some in zip((BY_TERMS, BY_VECTOR), np.split(places, [len(lists[0])]), strict=True):
-        found_by[some] += np.uint8(kind)
+    docs, first, places = np.unique(np.concatenate(lists), return_index=True, return_inverse=True)
+    fused, found_by = np.zeros(len(docs)), np.zeros(len(docs), np.uint8)
     scores = np.zeros(len(docs), np.float32)
-    _, at, given = np.intersect1d(docs, by_terms.docs, assume_unique=True, return_indices=True)
-    scores[at] = by_terms.scores[given]
+    parts = np.split(places, [len(lists[0])])
+    for kind, at, top, floor in zip(
+        (BY_TERMS, BY_VECTOR), parts, (by_terms, by_vector), lowest, strict=True
+    ):
+        if len(at):
+            given = np.append(top.scores.astype(np.float64), floor)
+            z_scores = (given - given.mean()) / max(float(given.std()), 1e-9)
+            fused += z_scores[-1]
+            fused[at] += z_scores[:-1] - z_scores[-1]
+            found_by[at] += np.uint8(kind)
+    _, at, known = np.intersect1d(docs, by_terms.docs, assume_unique=True, return_indices=True)
+    scores[at] = by_terms.scores[known]
+    best = np.lexsort((first, -fused))
     missing = tuple(sorted({*by_terms.missing, *by_vector.missing}))
     return TopK(docs[best], scores[best], missing, fused[best].astype(np.float32), found_by[best])
 

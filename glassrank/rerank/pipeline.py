@@ -329,7 +329,7 @@ class Pipeline:
         by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
         filtered = self.index.snapshot.with_filter(where)
         by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
-        return fuse(by_terms, by_vector, dense=self.retrieval == "dense")
+        return fuse(by_terms, by_vector, k, dense=self.retrieval == "dense")
 
     def rerank(
         self,

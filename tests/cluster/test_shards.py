@@ -98,7 +98,7 @@ def test_a_shard_that_is_late_is_left_out_and_named(
     _, parts = indexes
     shards = LocalShards(4, [fast])
     index = ShardedIndex(parts.path, shards)
-    search = ShardedPipeline(index, fast, candidates=50)
+    search = ShardedPipeline(index, fast, candidates=50, first_stage="bm25")
     whole = search(QUERIES[4].text, 50)
     late = shards.shards[2]
     for call in ("search", "score"):

@@ -45,6 +45,23 @@ def test_enter_shows_and_announces_results_with_both_ranks(page: Page) -> None:
         assert row.locator(".hit-score").inner_text().endswith(format_number(hit["score"]))
 
 
+def test_hits_that_words_had_not_found_say_how_they_came_in(page: Page) -> None:
+    def change(route: Route) -> None:
+        answer = route.fetch().json()
+        first, second, third, *_ = answer["hits"]
+        second |= {"found_by": ["graph"], "neighbour_of": first["doc_id"], "first_rank": None}
+        third |= {"found_by": ["dense"]}
+        route.fulfill(json=answer)
+
+    page.route("**/search", change)
+    page.goto(f"?q={QUERY}")
+    told = page.locator(".hit").nth(1).locator(".found-by")
+    expect(told).to_have_text("near to hit 1")
+    assert told.get_attribute("title") == "bm25 had not found it"
+    expect(page.locator(".hit").nth(2).locator(".found-by")).to_have_text("by meaning")
+    expect(page.locator(".found-by")).to_have_count(2)
+
+
 def test_snippets_have_the_matched_words_marked(page: Page) -> None:
     answer = search(page)
     for row, hit in zip(page.locator(".hit").all(), answer["hits"], strict=True):

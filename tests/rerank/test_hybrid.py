@@ -11,7 +11,9 @@ from glassrank.embeddings.doc_vectors import get_query_vector
 from glassrank.errors import InputError
 from glassrank.explanations import explain
 from glassrank.index import Index
+from glassrank.index.search import TopK
 from glassrank.rerank import CostModel, Pipeline, Reranker
+from glassrank.rerank.hybrid import fuse
 from glassrank.types import Doc
 
 QUERY = "the bird sat"
@@ -37,7 +39,7 @@ def index(tmp_path: Path, reranker: Reranker) -> Index:
 
 
 def cosines(index: Index, reranker: Reranker) -> dict[str, float]:
-    """Of each document's first embedding with the query's, one by one."""
+    """Of each document's first embedding and the mean of all, one by one."""
     store = Store.find(index, reranker.model)
     assert store is not None
     query = get_query_vector(reranker.encode_query(QUERY))
@@ -45,8 +47,11 @@ def cosines(index: Index, reranker: Reranker) -> dict[str, float]:
     for doc in index.docs():
         number = np.array([index.snapshot.find(doc.doc_id)])
         for located in store.locate(index.snapshot, number):
-            rows = located.part.passage_rows(located.first)
-            vector = store.read_embeddings(located.part, *rows).vectors[0, 0].numpy()
+            rows = located.part.passage_rows(located.first + np.arange(located.counts[0]))
+            embeddings = store.read_embeddings(located.part, *rows)
+            tokens = embeddings.vectors.numpy()[embeddings.mask.numpy() > 0]
+            first, mean = tokens[0], tokens.mean(0)
+            vector = first / np.linalg.norm(first) + mean / np.linalg.norm(mean)
             found[doc.doc_id] = float(vector @ query / np.linalg.norm(vector))
     return found
 
@@ -67,37 +72,53 @@ def test_the_nearest_are_found(index: Index, reranker: Reranker, changed: bool) 
     assert found == {doc_id for doc_id in expected if int(doc_id[1:]) % 2 == 0}
 
 
-def test_both_are_fused_by_reciprocal_ranks(index: Index, reranker: Reranker) -> None:
-    lists = [
-        Pipeline(index, reranker, first_stage=name, calibrate=False).top_k(QUERY, 8).docs.tolist()
-        for name in ("bm25", "dense")
-    ]
-    top = Pipeline(index, reranker, first_stage="hybrid", calibrate=False).top_k(QUERY, 8)
+def test_both_are_fused_by_z_scores(index: Index, reranker: Reranker) -> None:
+    by_terms = dict(zip(*index.top_k([QUERY], 8)[0][:2], strict=True))
+    search = Pipeline(index, reranker, first_stage="hybrid", calibrate=False)
+    near = search.stages[0].nearest(reranker.encode_query(QUERY), 8, index.snapshot)
+    by_vector = dict(zip(near.docs.tolist(), near.scores.tolist(), strict=True))
     expected: dict[int, float] = {}
-    for docs in lists:
-        for rank, doc in enumerate(docs, 1):
-            expected[doc] = expected.get(doc, 0.0) + 1 / (60 + rank)
-    best = sorted(expected, key=lambda doc: -expected[doc])[:8]  # stable: first by terms
-    assert top.docs.tolist() == best
-    assert top.fused == pytest.approx([expected[doc] for doc in best])
-    assert top.found_by.tolist() == [(d in lists[0]) + 2 * (d in lists[1]) for d in best]
-    assert 2 in top.found_by.tolist()
-    own = dict(zip(*index.top_k([QUERY], 8)[0][:2], strict=True))
-    assert top.scores.tolist() == [own.get(doc, 0.0) for doc in best]
+    for scores in (by_terms, by_vector):
+        given = [*scores.values(), min(scores.values())]
+        for doc in {**by_terms, **by_vector}:
+            score = scores.get(doc, min(given))
+            z_score = (score - np.mean(given)) / np.std(given)
+            expected[doc] = expected.get(doc, 0.0) + z_score
+    top = fuse(index.top_k([QUERY], 8)[0], near, 8)
+    found = dict(zip(top.docs.tolist(), top.fused.tolist(), strict=True))
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert top.fused.tolist() == sorted(top.fused.tolist(), reverse=True)
+    assert search.top_k(QUERY, 8).docs.tolist() == top.docs.tolist()[:8]
+    kinds = [(doc in by_terms) + 2 * (doc in by_vector) for doc in top.docs.tolist()]
+    assert top.found_by.tolist() == kinds and {1, 2, 3} == set(kinds)
+    assert top.scores.tolist() == [by_terms.get(doc, 0.0) for doc in top.docs.tolist()]
+
+
+def test_a_single_match_by_terms_counts() -> None:
+    """What no list has is as bad as its worst, and by terms that may be nothing at all."""
+    vectors = TopK(np.arange(5), np.linspace(0.9, 0.5, 5, dtype=np.float32))
+    one = fuse(TopK(np.array([7]), np.array([3.0], np.float32)), vectors, 5)
+    assert one.docs.tolist() == [0, 1, 7, 2, 3, 4]
+    nothing = fuse(TopK(np.empty(0, np.int64), np.empty(0, np.float32)), vectors, 5)
+    assert nothing.docs.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_what_is_found_by_vectors_is_ranked_and_explained(index: Index, reranker: Reranker) -> None:
-    search = Pipeline(index, reranker, first_stage="hybrid", candidates=20, calibrate=False)
-    hits = search(QUERY, k=20).hits
+    search = Pipeline(index, reranker, first_stage="hybrid", candidates=30, calibrate=False)
+    query = "bird"
+    hits = search(query, k=30).hits
     ways = {("bm25",), ("dense",), ("bm25", "dense"), ("graph",)}
     assert {hit.found_by for hit in hits} == ways
-    by_terms = {hit.doc_id: hit.score for hit in index.search(QUERY, 20)}
+    by_terms = {hit.doc_id: hit.score for hit in index.search(query, 30)}
     for hit in hits:
         assert hit.first_score == pytest.approx(by_terms.get(hit.doc_id, 0.0))
-        own = reranker.scores(QUERY, [index.doc(hit.doc_id)], [hit.first_score]).values
+        own = reranker.scores(query, [index.doc(hit.doc_id)], [hit.first_score]).values
         assert hit.score == pytest.approx(float(own[0]), abs=1e-4)
         for asked in (hit, hit.doc_id):
-            assert explain(search, QUERY, asked).score == pytest.approx(hit.score, abs=1e-4)
+            explanation = explain(search, query, asked)
+            assert explanation.score == pytest.approx(hit.score, abs=1e-4)
+            if asked is hit or (hit.first_rank or 31) <= 30:  # else it was brought in
+                assert explanation.notes[-1] == f"Found {hit.found}."
 
 
 def test_a_store_without_vectors_works_as_before(tmp_path: Path, reranker: Reranker) -> None:

@@ -89,6 +89,7 @@ export class Row {
       number(shown),
       relevanceBar(hit.probability),
       rankedBy(hit, response),
+      foundBy(hit, response),
     );
     this._score.title = kind;
     this._score.hidden = Boolean(response.interleaved); // scores of two models do not compare
@@ -122,6 +123,18 @@ function rankedBy(hit, response) {
   if (!hit.ranked_by || hit.ranked_by === response.model) return null;
   const title = "the model that ranked this hit; with another budget it may be another";
   return make("span", { class: "ranked-by", title }, `ranked by ${hit.ranked_by}`);
+}
+
+// How a hit came in that its words did not bring.
+function foundBy(hit, response) {
+  const ways = hit.found_by ?? [];
+  if (!ways.length || ways.some((way) => way !== "dense" && way !== "graph")) return null;
+  const near = response.hits.find((other) => other.doc_id === hit.neighbour_of);
+  const told = ways.includes("graph")
+    ? `near to ${near ? `hit ${near.rank}` : hit.neighbour_of}`
+    : "by meaning";
+  const title = `${response.method} had not found it`;
+  return make("span", { class: "found-by", title }, told);
 }
 
 // Its rank, and how far it moved from its rank in the first stage.
