@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassrank.embeddings import Store
+from glassrank.embeddings import Part, Store
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 
@@ -20,21 +20,14 @@ _MEMORY_SHARE = 0.8
 """Of a GPU's free memory, that a store may take: the rest is for what is computed."""
 
 
-class StoredPart(Protocol):
-    """As a store has it."""
-
-    vectors: NDArray[np.generic]  # (T, S)
-    scales: NDArray[np.float32] | None  # (T * V,)
-
-
 class GPURows:
     """A part's rows on a GPU, copied there when they are first needed."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._kept: dict[int, tuple[StoredPart, Tensor, Tensor | None]] = {}
+        self._kept: dict[int, tuple[Part, Tensor, Tensor | None]] = {}
 
-    def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
+    def of(self, part: Part) -> tuple[Tensor, Tensor | None]:
         """A part's rows, and their scales if it has any."""
         if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
             scales = None if part.scales is None else self._copied(part.scales)
@@ -65,7 +58,7 @@ class GPUScorer(ABC):
     def scores(
         self,
         query: TokenEmbeddings,
-        part: StoredPart,
+        part: Part,
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
         first_stage: NDArray[np.float32],

@@ -12,6 +12,7 @@ from glassrank.corpus import read_qrels, read_queries, read_run
 from glassrank.deadline import now
 from glassrank.errors import InputError
 from glassrank.index import Index
+from glassrank.rerank import Pipeline
 from glassrank.rerank.run_candidates import find_candidates
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
 from glassrank.types import Qrels, Ranking, Run
@@ -27,15 +28,6 @@ class Track(Protocol):
 
     def __call__(self, items: Sequence[Item], what: str, /) -> Iterator[Item]:
         """Yield the items, and count them."""
-
-
-class SupportsRerank(Protocol):
-    """A pipeline."""
-
-    def rerank(
-        self, query: str, numbers: NDArray[np.int64], scores: NDArray[np.floating], /
-    ) -> Ranking:
-        """Re-rank candidates of the first stage."""
 
 
 class JudgedQuery(NamedTuple):
@@ -93,7 +85,7 @@ class Variant:
 
     name: str
     """`on the fly`, or `stored` and the dtype."""
-    pipeline: SupportsRerank
+    pipeline: Pipeline
 
 
 @dataclass(frozen=True)
