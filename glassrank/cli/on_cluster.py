@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -83,26 +83,20 @@ def open_pipeline(
     shards: int | None,
     models: Sequence[str],
     *,
-    budget_ms: float | None,
-    candidates: int | None,
     plan: Path | None,
     exact: bool,
+    **settings: Any,
 ) -> "Iterator[ShardedPipeline]":
-    """Open an index and re-rankers on a cluster."""
+    """Open an index and re-rankers on a cluster, with the other settings of a `Pipeline`."""
     from glassrank.cluster import ShardedPipeline
     from glassrank.rerank import Reranker
     from glassrank.rerank.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
+    settings |= {"plan": None if plan is None else CascadePlan.read(plan)}
     with open_index(index, address, shards, models, exact=exact) as sharded:
-        yield ShardedPipeline(
-            sharded,
-            rerankers,
-            budget_ms=budget_ms,
-            candidates=candidates,
-            plan=None if plan is None else CascadePlan.read(plan),
-            calibrate=budget_ms is not None,
-        )
+        calibrate = settings["budget_ms"] is not None
+        yield ShardedPipeline(sharded, rerankers, calibrate=calibrate, **settings)
 
 
 def absolute_model(model: str) -> str:
