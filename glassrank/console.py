@@ -68,6 +68,13 @@ FirstStage = Annotated[
         "default: hybrid where a store has vectors."
     ),
 ]
+Adaptive = Annotated[
+    bool | None,
+    typer.Option(
+        help="Whether the best candidates bring in their neighbours; default: with dense and "
+        "hybrid, where a store has a graph."
+    ),
+]
 TopicField = Annotated[
     str, typer.Option("--field", help="Field of TREC topics: title, desc or narr.")
 ]

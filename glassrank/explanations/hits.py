@@ -88,10 +88,10 @@ def explain_docs(
         )
         explanations.append(ranking.divide_first_stage(explanation, score))
     if pipeline.retrieval != "bm25":
-        told = found or list(map(ranking.describe_found, doc_ids))
+        found_ways = found or list(map(ranking.describe_found, doc_ids))
         explanations = [
             replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
-            for explanation, how in zip(explanations, told, strict=True)
+            for explanation, how in zip(explanations, found_ways, strict=True)
         ]
     return [
         ranking.get_baseline(number).annotate(explanation)
