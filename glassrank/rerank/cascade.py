@@ -144,6 +144,7 @@ class Cascade:
                 size = scheduler.first_round(stage.cost, stage.mean_size, deadline)
                 rounds = _Rounds(self, stage, encoded, depth, size)
             best = self.places[: len(rounds.asked) if rounds else depth]
+            passages = stage.cut_to(self.first.docs[best], self.spans[: len(best)])
             candidates = stage.prepare_candidates(
                 encoded, self.first.docs[best], self.first.scores[best]
             )
@@ -162,6 +163,8 @@ class Cascade:
         self.cut_short = was_cut or len(scored.places) < wanted
         stage.learn_depth(wanted, len(scored.places), took)
         if len(scored.places):
+            if passages is not None:
+                scored = scored._replace(spans=_shift_spans(scored.spans, passages[scored.places]))
             first_stage = self.first.scores[self.places[scored.places]]
             self._sort(scored, stage.probabilities(scored.scores, first_stage))
         return len(scored.places)
@@ -309,3 +312,9 @@ class _Rounds:
         return self._stage.prepare_candidates(
             self._query, first.docs[places], first.scores[places], places
         )
+
+
+def _shift_spans(spans: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Spans (n, 2) within passages of texts as spans of the texts; -1 for a whole one."""
+    within = np.where(spans[:, 1:] < 0, passages, spans + passages[:, :1])
+    return np.where(passages[:, 1:] < 0, spans, within)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import isinf
 from typing import Any
 
@@ -62,6 +63,11 @@ class Stage(ABC):
         self.query_cost = reranker.query_cost
         self.calibration = reranker.usage.calibration
         """From scores to probabilities of relevance."""
+
+    def cut_to(self, docs: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """From now on reads only these passages (n, 2; -1 for the whole text) of documents, the
+        best of the model before it, and returns them; None for a stage that reads all."""
+        return None
 
     @abstractmethod
     def prepare_candidates(
@@ -177,12 +183,25 @@ _MEAN_SIZES = ("mean_size", "mean_encoded_size")
 class TextsStage(Stage):
     """A model on a list of texts, encoded on the fly; a text's number is its place in the list."""
 
-    def __init__(self, reranker: Reranker, docs: Sequence[Doc]) -> None:
+    def __init__(
+        self, reranker: Reranker, docs: Sequence[Doc], *, reads_best_passages: bool = False
+    ) -> None:
         super().__init__(reranker, reranker.cost)
-        self._docs = docs
+        self._docs = list(docs)
+        self._reads_best_passages = reads_best_passages
         if docs:
             self.mean_size = float(first_passage_sizes(reranker, text_sizes(docs)).mean())
         warn_if_texts_are_foreign(reranker, docs)
+
+    def cut_to(self, docs: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """None unless it `reads_best_passages`."""
+        if not self._reads_best_passages:
+            return None
+        for place, (start, stop) in zip(docs.tolist(), spans.tolist(), strict=True):
+            if stop >= 0:
+                doc = self._docs[place]
+                self._docs[place] = replace(doc, text=doc.text[start:stop])
+        return spans
 
     def prepare_candidates(
         self,

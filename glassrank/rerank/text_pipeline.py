@@ -78,6 +78,7 @@ def rank(
     deadline: Deadline | None = None,
     k: int | None = None,
     language: str = "en",
+    best_passages: bool = False,
     clock: Clock = now,
 ) -> Ranking:
     """Ranks texts, best first. A hit's `doc_id` is the place of its text in the list, from 0,
@@ -88,7 +89,9 @@ def rank(
     budget, or the deadline, has no time for keep it, below the rest. Loading a model and warming it
     up, the first time, does not count; with a deadline, do it before (`load(warm=True)`). Several
     models are a cascade, as in a `Pipeline`: each further one re-orders the best of those before
-    it. The default is the package's two models, or `default` alone without a budget.
+    it. With `best_passages`, a further model reads of a long text only the passage that the one
+    before it found best (IDCM, Hofstätter et al., SIGIR 2021). The default is the package's two
+    models, or `default` alone without a budget.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts)[0].doc_id
@@ -106,7 +109,7 @@ def rank(
     analyzer = _choose_analyzer(docs, language)
     taken = clock() - began
     has_budget = budget_ms is not None or deadline is not None
-    stages = [TextsStage(model, docs) for model in load_rerankers(model, has_budget)]
+    stages = _make_stages(load_rerankers(model, has_budget), docs, best_passages)
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
@@ -119,12 +122,24 @@ def rank(
         else:
             first = _order_by_scores(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
-        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, scheduler)
+        depths = [len(docs)] * len(stages)
+        # Without a budget, the last model would need no help to read all there is.
+        planned = best_passages and not has_budget
+        cascade.rerank(query, stages, depths, deadline, scheduler, planned=planned)
     show = snippet_function(query, analyzer)
     hits = _make_hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
+
+
+def _make_stages(
+    models: Sequence[Reranker], docs: Sequence[Doc], best_passages: bool
+) -> list[TextsStage]:
+    return [
+        TextsStage(model, docs, reads_best_passages=best_passages and number > 0)
+        for number, model in enumerate(models)
+    ]
 
 
 async def arank(
@@ -220,11 +235,13 @@ class TextPipeline:
         docs: DocSource | Mapping[Any, Any] | None = None,
         budget_ms: float | None = None,
         candidates: int = _CANDIDATES,
+        best_passages: bool = False,
         clock: Clock = now,
     ) -> None:
         """`docs` may be a dict of texts by id; it is not needed if the first stage has `fetch`.
-        Models are as in `rank`: several are a cascade. They are warmed up here, before any budget
-        starts. A model does not interpolate with first-stage scores here: it was trained on others.
+        Models and `best_passages` are as in `rank`: several are a cascade. They are warmed up here,
+        before any budget starts. A model does not interpolate with first-stage scores here: it was
+        trained on others.
         """
         check_budget(budget_ms)
         check_k(candidates)
@@ -235,6 +252,7 @@ class TextPipeline:
         self.first_stage = first_stage
         self.budget_ms = budget_ms
         self.candidates = candidates
+        self.best_passages = best_passages
         self.models = tuple(load_rerankers(models, budget_ms is not None))
         self.scheduler = Scheduler(clock)
         self._source = _as_source(first_stage if docs is None else docs)
@@ -262,9 +280,10 @@ class TextPipeline:
             first = _append_unread(_order_by_bm25(query, docs, self.scheduler, deadline), len(ids))
         timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
         cascade = Cascade(first, timing=timing)
-        stages = [TextsStage(model, docs) for model in self.models] if docs else []
+        stages = _make_stages(self.models, docs, self.best_passages) if docs else []
         depth = min(len(docs), self.candidates)
-        cascade.rerank(query, stages, [depth] * len(stages), deadline, self.scheduler)
+        depths, planned = [depth] * len(stages), self.best_passages and budget_ms is None
+        cascade.rerank(query, stages, depths, deadline, self.scheduler, planned=planned)
         if ids and not docs:
             cascade.depths, cascade.cut_short = (0,) * len(self.models), True
 

@@ -145,6 +145,37 @@ def test_nothing_of_a_further_stage_begins_that_would_not_fit(
         assert hit.stage == max(came, default=0)
 
 
+@pytest.mark.parametrize("picked", [False, True])
+def test_a_further_model_may_read_only_the_best_passage_of_the_one_before(picked: bool) -> None:
+    first, second = (Reranker(tiny_model(seed), exact=True) for seed in (1, 2))
+    docs = [Doc("", ". ".join(texts(30)[n : n + 6]) + ".") for n in range(0, 30, 6)]
+    count = len(docs)
+    by_first = {hit.doc_id: hit.passage for hit in rank(QUERY, docs, model=first)}
+    assert len({span for span in by_first.values() if span and span[0]}) > 1  # not the beginnings
+    cascade = [first, second]
+    search = glassrank.TextPipeline(
+        FixedOrder(count), cascade, docs=dict(enumerate(docs)), best_passages=picked
+    )
+    for ranking in (rank(QUERY, docs, model=cascade, best_passages=picked), search(QUERY)):
+        for hit in ranking:
+            text = docs[int(hit.doc_id)].text
+            start, stop = by_first[int(hit.doc_id)] or (0, len(text))
+            read = text[start:stop] if picked else text
+            assert hit.score == second.scores(QUERY, [read]).values[0]
+            assert hit.passage is not None
+            assert not picked or start <= hit.passage[0] < hit.passage[1] <= stop
+
+
+class FixedOrder:
+    """A first stage that finds all documents."""
+
+    def __init__(self, count: int) -> None:
+        self._ids = list(range(count))
+
+    def search(self, query: str, k: int) -> tuple[list[int], list[float]]:
+        return self._ids, [0.0] * len(self._ids)
+
+
 def fake_depths(costs: Sequence[tuple[float, float]], budget: float) -> tuple[int, ...]:
     scores = np.random.default_rng(0).normal(size=(len(costs), 100))
     clock = SetClock()

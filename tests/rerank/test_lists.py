@@ -83,7 +83,7 @@ class FakeLists:
         self.scores: list[np.ndarray] = []
         self._stages: Iterator[FakeStage] = iter(())
         patch.setattr(text_pipeline, "load_rerankers", self._models)
-        patch.setattr(text_pipeline, "TextsStage", lambda *_: next(self._stages))
+        patch.setattr(text_pipeline, "TextsStage", lambda *_, **_options: next(self._stages))
         patch.setattr(text_pipeline, "warm_up", lambda *_: None)
 
     def _models(self, *_: Any) -> list[Any]:
