@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from glassrank.errors import UNSAFE, InputError, sanitize
+from glassrank.progress import say_progress
 from glassrank.storage.files import atomic_write
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def track(
     elif _err.is_terminal:
         yield from _bar(items, what, total)
     else:
-        yield from _lines(items, what, total)
+        yield from say_progress(items, what, total, say)
 
 
 def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
@@ -171,16 +172,6 @@ def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
         for item in items:
             yield item
             progress.advance(task)
-
-
-def _lines(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
-    started = last = time.monotonic()
-    of_all = f" of {total:,}" if total is not None else ""
-    for count, item in enumerate(items):
-        if (now := time.monotonic()) - last >= _PLAIN_LINE_SECONDS:
-            last = now
-            say(f"{what}: {count:,}{of_all}, {count / (now - started):,.0f} a second")
-        yield item
 
 
 @contextmanager

@@ -52,12 +52,12 @@ def prepare(
     idf = np.zeros(0, np.float32)
     if isinstance(words, Vocabulary):
         say(f"vectors from {config.vectors.source}")
-        vectors, subwords = _make_vectors(config, words, base, texts.docs)
+        vectors, subwords = _make_vectors(config, words, base, texts.docs, say)
         idf = _compute_idf(whole, words, texts.counts)
     teacher = None
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
-        teacher = _load_teacher(config, base, texts.docs, device)
+        teacher = _load_teacher(config, base, texts.docs, device, say)
     splits = {
         name: replace(_make_split(split, config, read, teacher), passages=passages)
         for name, split in texts.splits().items()
@@ -112,10 +112,10 @@ def _load_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | 
 
 
 def _load_teacher(
-    config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str
+    config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str, say: Say
 ) -> Teacher:
     def named(name: str) -> Teacher:
-        return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device)
+        return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device, say)
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)
@@ -161,7 +161,11 @@ def _compute_idf(
 
 
 def _make_vectors(
-    config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
+    config: TrainConfig,
+    vocabulary: Vocabulary,
+    base: Path,
+    docs: Sequence[Sequence[str]],
+    say: Say = lambda _: None,
 ) -> tuple[NDArray[np.float32], SubwordRows | None]:
     from glassrank.research.train import vector_files, vector_training
 
@@ -180,6 +184,7 @@ def _make_vectors(
             str(local_folder(str(wanted.path), base)),
             size=wanted.size,
             seed=config.seed,
+            say=say,
         )
     elif wanted.source == "word2vec":
         word_vectors = vector_training.train_word2vec(

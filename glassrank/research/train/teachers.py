@@ -8,10 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.gpu import get_device
+from glassrank.progress import say_progress
+from glassrank.research.train.config import Say
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.training_texts import TextSplit
 from glassrank.research.train.vector_training import load_sentence_transformer
 from glassrank.storage.mapped_arrays import Ragged
+
+_TEXTS_AT_ONCE = 256
 
 
 class Teacher(Protocol):
@@ -22,14 +26,16 @@ class Teacher(Protocol):
         ...
 
 
-def load_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
+def load_teacher(
+    folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say = lambda _: None
+) -> Teacher:
     """A checkpoint, a cross-encoder or a sentence transformer."""
     from glassrank.models.transformers_folders import is_cross_encoder
 
     ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
     if ours or is_cross_encoder(folder):
-        return ModelTeacher(folder, docs, device)
-    return SentenceTeacher(str(folder), docs)
+        return ModelTeacher(folder, docs, device, say)
+    return SentenceTeacher(str(folder), docs, say)
 
 
 class MeanTeacher:
@@ -60,12 +66,15 @@ def _standardize(
 class ModelTeacher:
     """A checkpoint, for example of BERT or MORES."""
 
-    def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
+    def __init__(
+        self, folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say = lambda _: None
+    ) -> None:
         from glassrank.models.io.load import load_model
         from glassrank.models.text_batches import make_text_encoder
         from glassrank.research.train.batches import Tokens
 
         saved = load_model(folder)
+        self._say = say
         self._encoder = make_text_encoder(saved)
         self._usage = saved.usage
         self._device = get_device(device)
@@ -85,7 +94,9 @@ class ModelTeacher:
         )
         data = SplitTensors.of(read, self._docs, self._usage.query_length, self._device)
         precision = "bf16" if self._device.type == "cuda" else "float32"
-        return score_candidates(self._model, data, np.arange(len(queries)), precision)
+        return score_candidates(
+            self._model, data, np.arange(len(queries)), precision, say=self._say
+        )
 
     def _ids(self, texts: Sequence[Sequence[str]], longest: int) -> Ragged:
         encoded = self._encoder.encode([" ".join(words) for words in texts], longest)
@@ -95,14 +106,24 @@ class ModelTeacher:
 class SentenceTeacher:
     """A sentence transformer: cosines of query and document vectors."""
 
-    def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
+    def __init__(self, path: str, docs: Sequence[Sequence[str]], say: Say = lambda _: None) -> None:
         self._model: Any = load_sentence_transformer(path)
+        self._say = say
         self._docs = self._encode(docs)
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
         joined = [" ".join(words) for words in texts]
-        vectors = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
-        return np.asarray(vectors, np.float32)
+        # The longest first: a batch is padded to its longest text, and no estimate is too short.
+        order = sorted(range(len(joined)), key=lambda place: -len(joined[place]))
+        vectors: list[Any] = []
+        starts = range(0, len(joined), _TEXTS_AT_ONCE)
+        for start in say_progress(
+            starts, "teacher: texts", len(joined), self._say, at_once=_TEXTS_AT_ONCE
+        ):
+            some = [joined[place] for place in order[start : start + _TEXTS_AT_ONCE]]
+            vectors.append(self._model.encode(some, normalize_embeddings=True, batch_size=256))
+        encoded = np.concatenate(vectors or [np.empty((0, 0))]).astype(np.float32)
+        return encoded[np.argsort(order)]
 
     def scores(self, split: TextSplit) -> NDArray[np.float32]:
         """Cosines."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from glassrank.models import Ranker
 from glassrank.models.io.model_folder import Usage
+from glassrank.progress import say_progress
 from glassrank.research.train.batches import SplitTensors
+from glassrank.research.train.config import Say
 from glassrank.research.train.fit_calibration import (
     JudgedScores,
     Quality,
@@ -46,7 +48,11 @@ class Validation:
 
 @torch.no_grad()
 def score_candidates(
-    model: Ranker, data: SplitTensors, queries: NDArray[np.int64], precision: str = "float32"
+    model: Ranker,
+    data: SplitTensors,
+    queries: NDArray[np.int64],
+    precision: str = "float32",
+    say: Say = lambda _: None,
 ) -> NDArray[np.float32]:
     """Scores of all candidates of these queries, in their order, aggregated over passages."""
     split = data.split
@@ -61,7 +67,8 @@ def score_candidates(
     was_training = model.training
     model.eval()
     at_once = _choose_batch_size(int(data.docs.lengths.max(initial=0)))
-    for start in range(0, len(order), at_once):
+    starts = range(0, len(order), at_once)
+    for start in say_progress(starts, "pairs scored", len(order), say, at_once=at_once):
         part = order[start : start + at_once]
         at = places[candidates[part]]
         needed, which = np.unique(owner[at], return_inverse=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError, needs_extra
 from glassrank.models.published_files import check_folder
+from glassrank.progress import say_progress
 from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors
 from glassrank.research.train.vector_files import from_gensim
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
@@ -102,6 +103,7 @@ def from_sentence_transformer(
     encode: Encode | None = None,
     batch: int = 1024,
     seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
 ) -> WordVectors:
     """Encodes every word by itself, and reduces the vectors to `size` principal components.
 
@@ -120,7 +122,8 @@ def from_sentence_transformer(
             f"the largest size is {width}"
         )
     encoded = np.empty((len(words), width), np.float32)  # (N, F)
-    for start in range(0, len(words), batch):
+    starts = range(0, len(words), batch)
+    for start in say_progress(starts, "words", len(words), say, at_once=batch):
         encoded[start : start + batch] = encode(words[start : start + batch])
     matrix = np.zeros((len(vocabulary), size), np.float32)  # (V, E)
     matrix[UNKNOWN + 1 :] = principal_components(encoded, size)
