@@ -28,6 +28,8 @@ class Collection:
     dev_qrels: str | None = None
     test_queries: str | None = None
     test_qrels: str | None = None
+    topic_field: str = "title"
+    """Which field of TREC topics is the query: title, desc or narr."""
 
 
 @dataclass(frozen=True)

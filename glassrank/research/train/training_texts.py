@@ -188,12 +188,13 @@ def _read_collection(
         if queries is None or qrels is None:
             continue
         if name == "train" and config.sampler.triples is not None:
-            asked = list(read_queries(resolve_source(base, queries)))
+            asked = read_queries(resolve_source(base, queries), collection.topic_field)
             _add_triples(config, index, asked, base, numbers, docs, split)
             continue
         depth = depths.train_depth if name == "train" else depths.dev_depth
         judgments = read_qrels(resolve_source(base, qrels))
-        asked = [q for q in read_queries(resolve_source(base, queries)) if q.query_id in judgments]
+        asked = read_queries(resolve_source(base, queries), collection.topic_field)
+        asked = [query for query in asked if query.query_id in judgments]
         most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):

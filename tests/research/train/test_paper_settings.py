@@ -14,6 +14,7 @@ from glassrank.models import MODELS
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.prepare import _make_vectors
+from glassrank.research.train.training_texts import read_collections
 from glassrank.research.train.vector_training import train_word2vec
 from glassrank.text.encoder import Vocabulary
 
@@ -55,6 +56,12 @@ def test_every_setting_that_is_named_is_one(name: str) -> None:
         ("rpacrr", "vectors.window", 10),
         ("rpacrr", "remove_stop_words", True),
         ("mores-adapt", "train_on", "passages"),
+        ("mores-4", "config.blocks", 4),
+        ("mores-random-cross", "start.interaction", "random_cross"),
+        ("trec-2019-d3", "doc_length", 800),
+        ("trec-2019-p2", "vectors.scale", 10.0),
+        ("msmarco-document-pacrr", "config.k", 5),
+        ("msmarco-document-duet", "config.dropout", 0.0),
     ],
 )
 def test_configs_have_what_their_papers_say(name: str, path: str, value: object) -> None:
@@ -75,3 +82,38 @@ def test_word2vec_looks_as_far_as_the_window_says() -> None:
         expected = train_word2vec(texts, words, 4, window=window, seed=config.seed).matrix
         np.testing.assert_array_equal(made[window], expected)
     assert not np.array_equal(made[1], made[10])
+
+
+COVERED = {
+    "MSMARCO-Passage": ("tk-1", "tk-2", "tk-3", "knrm", "conv_knrm", "bert", "bert-large"),
+    "MSMARCO-Document": ("msmarco-document-tk-2", "msmarco-document-bert"),
+    "TREC CAR": ("trec-car-tk-2", "trec-car-bert"),
+    "TREC 2019": ("trec-2019-p1", "trec-2019-p2", "trec-2019-d1", "trec-2019-d3"),
+    "MORES": ("mores-1", "mores", "mores-3", "mores-4", "mores-random-cross", "mores-random"),
+    "Robust04": ("mores-adapt", "mores-adapt-descriptions"),
+    "ClueWeb09-B": ("mores-adapt-clueweb09", "mores-adapt-clueweb09-descriptions"),
+    "Web track": ("rpacrr", "rpacrrf"),
+}
+
+
+@pytest.mark.parametrize("paper", COVERED)
+def test_every_table_of_the_papers_has_its_configs(paper: str) -> None:
+    configs = [read_config(ROOT / "configs" / "papers" / f"{name}.toml") for name in COVERED[paper]]
+    assert len({config.out for config in configs}) == len(configs)
+
+
+def test_the_query_may_be_the_description_of_a_topic(tmp_path: Path) -> None:
+    topic = "<top><num>Number: {0}<title> cat\n<desc> Description: where {0} cats sit</top>\n"
+    (tmp_path / "topics.txt").write_text("".join(map(topic.format, (1, 2))))
+    (tmp_path / "qrels.txt").write_text("1 0 d1 1\n2 0 d2 1\n")
+    (tmp_path / "docs.tsv").write_text("d1\ta cat\nd2\tcats sit\n")
+    files = {f"{split}_{kind}": f"{name}.txt" for split in ("train", "dev")
+             for kind, name in (("queries", "topics"), ("qrels", "qrels"))}  # fmt: skip
+    collection = {"name": "c", "docs": "docs.tsv", **files}
+    asked = [
+        read_collections(tiny_config(collections=[{**collection, **field}]), tmp_path).dev.queries[
+            0
+        ]
+        for field in ({}, {"topic_field": "desc"})
+    ]
+    assert asked == [["cat"], ["where", "1", "cats", "sit"]]
