@@ -108,6 +108,7 @@ def as_plain(result: "Experiment") -> Mapping[str, object]:
             m: _plain(values) for m, values in result.first_stage.per_query.items()
         },
         "chosen": result.chosen,
+        "settings": result.settings,
         "systems": {
             name: [
                 {

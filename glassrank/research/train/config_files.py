@@ -4,6 +4,7 @@ an example for any model. Examples take their comments from the dataclasses of t
 
 import ast
 import dataclasses
+import hashlib
 import inspect
 import json
 import re
@@ -152,6 +153,12 @@ def _read_toml(path: Path, extended: list[Path] | None = None) -> dict[str, Any]
     for name in names:
         base = _merge(base, _read_toml(path.parent / name, extended))
     return _merge(base, plain)
+
+
+def settings_hash(path: Path) -> str:
+    """Identifies what a config sets, with all that it extends; defaults of the code aside."""
+    plain = json.dumps(_read_toml(Path(path)), sort_keys=True)
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
 
 def _merge(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,12 @@ from glassrank.research.evaluate import (
 )
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.config import Say, TrainConfig
-from glassrank.research.train.config_files import expand_search, preparation_settings, read_config
+from glassrank.research.train.config_files import (
+    expand_search,
+    preparation_settings,
+    read_config,
+    settings_hash,
+)
 from glassrank.research.train.loop import TrainingResult, train, validation_precision
 from glassrank.research.train.prepared import Prepared, make_fold, queries_by_fold
 from glassrank.research.train.prepared_folders import load_prepared
@@ -51,6 +56,8 @@ class Experiment:
     comparisons: list[Comparison] = field(default_factory=list)
     chosen: dict[str, str] = field(default_factory=dict)
     """For configs with a `search`: the chosen setting, and the values of all on dev queries."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """The hash of each config's settings, to tell whether its file has changed since."""
 
     def spread(self, name: str, measure: str) -> tuple[float, float]:
         """Mean and standard deviation of a measure over seeds."""
@@ -102,7 +109,8 @@ def experiment(
     against = first_stage if baseline == FIRST_STAGE else means[baseline]
     compared = {name: mean for name, mean in means.items() if name != baseline}
     rows = compare_all(compared, against) if compared else []
-    return Experiment(split, first_stage, systems, baseline, rows, chosen)
+    hashes = {name: settings_hash(path) for name, (path, _) in configs.items()}
+    return Experiment(split, first_stage, systems, baseline, rows, chosen, hashes)
 
 
 def _read_configs(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
