@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from glassrank.storage.ragged_arrays import Ragged
 
 from glassrank import progress
 from glassrank.research.train import teachers
 from glassrank.research.train.teachers import SentenceTeacher
 from glassrank.research.train.training_texts import TextSplit
+from glassrank.storage.mapped_arrays import Ragged
 
 
 class CountingEncoder:
