@@ -1,0 +1,373 @@
+"""What is found within a time: BM25 and re-ranking, vectors, both fused, and the neighbour graph.
+
+    python benchmarks/finding.py DATA/scifact DATA/nfcorpus --folder BUILT --plot docs/finding.svg
+    python benchmarks/finding.py DATA/nfcorpus --folder BUILT --split dev --queries 50
+    python benchmarks/finding.py DATA/scifact --folder BUILT --vectors bge-small=FOLDER \\
+        --cross-encoder FOLDER
+    python benchmarks/finding.py DATA/scifact DATA/nfcorpus --folder BUILT --million
+
+A collection is a folder with `collection.tsv.gz`, `queries.SPLIT.tsv.gz` and `qrels.SPLIT.txt.gz`.
+Indexes and stores are made in `--folder` where they are missing, and kept there: what vectors and
+graph add to a store in bytes and seconds is measured by itself. Then each query goes through every
+system at every budget in turn, once for 100 hits (nDCG@10, R@100, the times) and once for 1,000
+(R@1000). "top 1,000" and "all" re-rank so many without a budget.
+
+`--vectors` are other people's, in FAISS, fused with BM25 by reciprocal ranks; below what they need
+for a query they are BM25. `--cross-encoder` ranks what the first of them finds in what time is
+left. `--million` builds and searches a million short documents: pieces of the collections' texts
+with the stored embeddings of their words, each moved a little at random. The last line is JSON.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from glassrank_bench.measuring import machine
+from numpy.typing import NDArray
+
+from glassrank.corpus import read_docs, read_qrels, read_queries
+from glassrank.deadline import now
+from glassrank.embeddings import Store, encode_index
+from glassrank.embeddings import encode as encoding
+from glassrank.embeddings.doc_encoder import DocEncoder
+from glassrank.embeddings.rows import EncodedPassages, pack, unpack
+from glassrank.index import Index
+from glassrank.index.first_stage import Hybrid, IndexFirstStage
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate import evaluate
+from glassrank.types import Doc, Qrels, Query, Ranking, Run
+
+BUDGETS = (5, 10, 20, 50, 100)
+MEASURES = ("nDCG@10", "R@100", "R@1000")
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "BM25": {"first_stage": "bm25", "adaptive": False},
+    "BM25 + graph": {"first_stage": "bm25", "adaptive": True},
+    "dense": {"first_stage": "dense", "adaptive": False},
+    "hybrid": {"first_stage": "hybrid", "adaptive": False},
+    "hybrid + graph": {"first_stage": "hybrid", "adaptive": True},
+}
+FEW, MANY, WARM_UPS = 100, 1000, 10
+_MILLION, _PIECE_WORDS, _NOISE = 1_000_000, 10, 0.3
+Search = Callable[[str, int, float | None], Ranking]
+
+
+def folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def build(data: Path, folder: Path, reranker: Reranker) -> tuple[Index, dict[str, float]]:
+    """The index with its store, vectors and graph; seconds and bytes of what was not there."""
+    path = folder / f"{data.name}.index"
+    if not path.exists():
+        Index.build(read_docs(str(data / "collection.tsv.gz")), path)
+    index, built = Index(path), {}
+    for step, graph in (("store", False), ("vectors and graph", True)):
+        before, began = folder_bytes(path), time.perf_counter()
+        encode_index(index, reranker.saved, graph=graph)
+        if added := folder_bytes(path) - before:
+            built[f"{step}: bytes a document"] = added / len(index)
+            built[f"{step}: seconds"] = time.perf_counter() - began
+    return index, built
+
+
+def read_judged(data: Path, split: str, most: int | None) -> tuple[list[Query], Qrels]:
+    qrels = read_qrels(data / f"qrels.{split}.txt.gz")
+    queries = read_queries(data / f"queries.{split}.tsv.gz")
+    return [query for query in queries if query.query_id in qrels][:most], qrels
+
+
+def measure(
+    searches: dict[str, Search], queries: Sequence[Query], qrels: Qrels
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By system and budget. Systems take turns query by query: what disturbs one disturbs all."""
+    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in searches}
+    for budget in BUDGETS:
+        runs: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+        times: dict[str, list[float]] = {name: [] for name in searches}
+        depths: dict[str, list[int]] = {name: [] for name in searches}
+        for query in (*queries[:WARM_UPS], *queries):
+            for name, search in searches.items():
+                for k in (FEW, MANY):
+                    began = now()
+                    ranking = search(query.text, k, budget)
+                    took = now() - began
+                    hits = {hit.doc_id: -float(hit.rank) for hit in ranking}
+                    runs.setdefault((name, k), {})[query.query_id] = hits
+                    if k == FEW:
+                        times[name].append(took)
+                        depths[name].append(ranking.depth)
+        for name in searches:
+            values = _values(runs[name, FEW], qrels, MEASURES[:2])
+            values |= _values(runs[name, MANY], qrels, MEASURES[2:])
+            p50, p99 = np.percentile(times[name][WARM_UPS:], [50, 99]).tolist()
+            depth = float(np.mean(depths[name][WARM_UPS:]))
+            found[name][str(budget)] = {**values, "p50 ms": p50, "p99 ms": p99, "depth": depth}
+    return found
+
+
+def _values(
+    run: dict[str, dict[str, float]], qrels: Qrels, measures: Sequence[str]
+) -> dict[str, float]:
+    judged = {query_id: qrels[query_id] for query_id in run}
+    return dict(evaluate(Run.from_dict(run), judged, list(measures)).mean)
+
+
+def without_budget(search: Search, queries: Sequence[Query], qrels: Qrels) -> dict[str, float]:
+    run = {
+        query.query_id: {hit.doc_id: -float(hit.rank) for hit in search(query.text, MANY, None)}
+        for query in queries
+    }
+    return _values(run, qrels, MEASURES)
+
+
+def as_search(pipeline: Pipeline) -> Search:
+    return lambda query, k, budget_ms: pipeline(query, k, budget_ms=budget_ms)
+
+
+def peers(
+    index: Index, vectors: dict[str, str], cross_encoder: str | None
+) -> tuple[dict[str, Search], dict[str, dict[str, float]]]:
+    """Vectors of other models in FAISS, fused with BM25; over the first a cross-encoder."""
+    if not vectors:
+        return {}, {}
+    import faiss
+
+    from glassrank.integrations.vector_index import MeanVectors, VectorIndex
+
+    searches: dict[str, Search] = {}
+    built = {}
+    for name, folder in vectors.items():
+        reranker = Reranker.load(folder)
+        began = time.perf_counter()
+        report = encode_index(index, reranker.saved, dtype="float32", graph=False)
+        seconds = time.perf_counter() - began
+        store = Store.open(report.path, reranker.model, index.snapshot)
+        rows = [first_rows(store, segment.record.name) for segment in index.snapshot.segments]
+        flat = faiss.IndexFlatIP(rows[0].shape[1])
+        flat.add(np.concatenate(rows))
+        ids = [index.snapshot.doc_id(number) for number in range(len(index))]
+        stages = [IndexFirstStage(index), VectorIndex(flat, ids, MeanVectors(reranker))]
+        hybrid = Hybrid(stages)
+        alone = Pipeline(index, first_stage=hybrid)
+        searches[f"BM25 + {name} in FAISS"] = _bm25_if_late(as_search(alone), Pipeline(index))
+        built[name] = {"bytes a document": 4.0 * rows[0].shape[1]}
+        if report.encoded:
+            built[name]["seconds"] = seconds
+        if cross_encoder and len(searches) == 1:
+            model = Reranker.load(cross_encoder)
+            both = Pipeline(index, model, use_store=False, first_stage=hybrid, candidates=FEW)
+            slow = _bm25_if_late(as_search(both), Pipeline(index))
+            searches[f"BM25 + {name} in FAISS, cross-encoder"] = slow
+    return searches, built
+
+
+def _bm25_if_late(search: Search, bm25: Pipeline) -> Search:
+    """A first stage of others does not stop when its time is over: a user would ask BM25 again."""
+
+    def within(query: str, k: int, budget_ms: float | None) -> Ranking:
+        try:
+            return search(query, k, budget_ms)
+        except Exception as error:
+            if "in time" not in str(error):
+                raise
+            return bm25(query, k)
+
+    return within
+
+
+def first_rows(store: Store, segment: str) -> NDArray[np.float32]:
+    """(N, E): the first embedding of each document's first passage."""
+    part = store.part(segment)
+    starts, lengths = part.passage_rows(part.passages[:-1])
+    return unpack(part.rows(starts, np.minimum(lengths, 1)), store.layout)
+
+
+class PerturbedEncoder(DocEncoder):
+    """Gives documents the stored embeddings of others, moved a little: encoding a million takes
+    hours, and has been measured."""
+
+    def __init__(self, stored: NDArray[np.float32], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._stored, self._rng = stored, np.random.default_rng(0)
+
+    def encode(self, ids: Sequence[NDArray[np.int32]]) -> Iterator[EncodedPassages]:
+        lengths = np.array([len(passage) for passage in ids], np.int64)
+        size = self._stored.shape[1]
+        starts = self._rng.integers(0, len(self._stored) - lengths.max(), len(ids))
+        places = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)])
+        noise = self._rng.normal(0, _NOISE / size**0.5, (len(places), size))
+        rows = self._stored[places] + noise.astype(np.float32)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        yield EncodedPassages(np.arange(len(ids)), lengths, pack(rows, self.layout))
+
+
+def build_million(
+    sources: Sequence[Index], folder: Path, reranker: Reranker, count: int, queries: Sequence[str]
+) -> dict[str, float]:
+    """Seconds to build, bytes a document, and percentiles of queries at 50 ms."""
+    stored = []
+    for index in sources:
+        store = Store.find(index, reranker.model)
+        assert store is not None
+        part = store.part(index.snapshot.segments[0].record.name)
+        rows = np.array([len(part.vectors)]).clip(max=400_000)
+        stored.append(unpack(part.rows(np.zeros(1, np.int64), rows), store.layout))
+    path = folder / f"pieces-{count}.index"
+    seconds: dict[str, float] = {}
+    began = time.perf_counter()
+    index = Index(path) if path.exists() else Index.build(_pieces(sources, count), path)
+    seconds["index: seconds"] = time.perf_counter() - began
+    rows = np.concatenate(stored)
+    encoding.DocEncoder = lambda *a, **o: PerturbedEncoder(rows, *a, **o)  # type: ignore[misc, assignment]
+    try:
+        for step, graph in (("store", False), ("vectors and graph", True)):
+            before, began = folder_bytes(path), time.perf_counter()
+            encode_index(index, reranker.saved, graph=graph)
+            if added := folder_bytes(path) - before:
+                seconds[f"{step}: seconds"] = time.perf_counter() - began
+                seconds[f"{step}: bytes a document"] = added / count
+    finally:
+        encoding.DocEncoder = DocEncoder  # type: ignore[misc]
+    pipeline = Pipeline(index, reranker, verify=False)
+    times, depths = [], []
+    for query in (*queries[:WARM_UPS], *queries):
+        began = now()
+        ranking = pipeline(query, 10, budget_ms=50)
+        times.append(now() - began)
+        depths.append(ranking.depth)
+    p50, p99 = np.percentile(times[WARM_UPS:], [50, 99]).tolist()
+    return {**seconds, "p50 ms": p50, "p99 ms": p99, "depth": float(np.mean(depths[WARM_UPS:]))}
+
+
+def _pieces(sources: Sequence[Index], count: int) -> Iterator[Doc]:
+    """A few words that stand together somewhere in the collections' texts."""
+    rng = np.random.default_rng(1)
+    words = [
+        word
+        for index in sources
+        for number in range(len(index))
+        for word in index.snapshot.doc(number).text.split()
+    ]
+    for number, start in enumerate(rng.integers(0, len(words) - _PIECE_WORDS, count)):
+        yield Doc(f"p{number}", " ".join(words[start : start + _PIECE_WORDS]))
+
+
+def mean_tables(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over collections, entry by entry, of what all of them have."""
+    first = tables[0]
+    return {
+        key: mean_tables([table[key] for table in tables])
+        if isinstance(value, dict)
+        else float(np.mean([table[key] for table in tables]))
+        for key, value in first.items()
+        if all(key in table for table in tables)
+    }
+
+
+def print_table(name: str, systems: dict[str, Any], references: dict[str, Any]) -> None:
+    print(f"\n{name}: nDCG@10 R@100 R@1000 (p50 ms, documents scored)")
+    for reference, values in references.items():
+        print(f"  {reference:34}" + " ".join(f"{values[m]:.3f}" for m in MEASURES))
+    for system, budgets in systems.items():
+        print(f"  {system}")
+        for budget, values in budgets.items():
+            figures = " ".join(f"{values[m]:.3f}" for m in MEASURES)
+            print(f"  {budget:>8} ms  {figures}  ({values['p50 ms']:.1f}, {values['depth']:.0f})")
+
+
+def draw(systems: dict[str, Any], references: dict[str, Any], collections: int, to: Path) -> None:
+    """nDCG@10 and R@100 against the budget."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
+    for axes, name in zip(panels, MEASURES, strict=False):
+        for system, budgets in systems.items():
+            ours = system in SYSTEMS
+            axes.plot(BUDGETS, [budgets[str(b)][name] for b in BUDGETS],
+                      "-o" if ours else ":s", color=None if ours else "#666666",
+                      markersize=3, label=system)  # fmt: skip
+        for reference, values in references.items():
+            axes.axhline(values[name], color="#bbbbbb", linewidth=1)
+            axes.annotate(reference, (BUDGETS[0], values[name]), fontsize=7, va="bottom")
+        axes.set_xscale("log")
+        axes.set_xticks(BUDGETS, map(str, BUDGETS))
+        axes.set_xlabel(f"budget of a query in ms, {machine()}", fontsize=8)
+        axes.set_ylabel(f"{name}, mean of {collections} collections")
+        axes.grid(alpha=0.25)
+    panels[1].legend(fontsize=7, frameon=False)
+    figure.tight_layout()
+    figure.savefig(to)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("collections", nargs="+", type=Path)
+    parser.add_argument("--folder", type=Path, required=True, help="where indexes are kept")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--queries", type=int, help="the first so many of each collection")
+    parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--cross-encoder", metavar="FOLDER")
+    parser.add_argument("--no-all", action="store_true", help="do not re-rank all documents")
+    parser.add_argument("--million", nargs="?", type=int, const=_MILLION, metavar="DOCUMENTS")
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    reranker = Reranker.load("default")
+    vectors = dict(peer.split("=", 1) for peer in options.vectors)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    tables: dict[str, Any] = {}
+    indexes, asked = [], []
+    print(f"{machine()}; {options.split} queries", flush=True)
+    for data in options.collections:
+        index, built = build(data, options.folder, reranker)
+        queries, qrels = read_judged(data, options.split, options.queries)
+        indexes.append(index)
+        asked += [query.text for query in queries]
+        if options.million:
+            continue
+        pipelines = {
+            name: Pipeline(index, reranker, **settings) for name, settings in SYSTEMS.items()
+        }
+        others, other_built = peers(index, vectors, options.cross_encoder)
+        searches = {name: as_search(pipeline) for name, pipeline in pipelines.items()}
+        references = {
+            "top 1,000": without_budget(as_search(pipelines["BM25"]), queries, qrels),
+        }
+        if not options.no_all:
+            every = Pipeline(
+                index, reranker, first_stage="hybrid", adaptive=False, candidates=len(index)
+            )
+            references["all"] = without_budget(as_search(every), queries, qrels)
+        systems = measure(searches | others, queries, qrels)
+        print_table(f"{data.name}, {len(queries)} queries", systems, references)
+        print("  built:", built, other_built, flush=True)
+        tables[data.name] = {
+            "systems": systems,
+            "references": references,
+            "built": {**built, **other_built},
+        }
+    result: dict[str, Any] = {"machine": machine(), "collections": tables}
+    if options.million:
+        some = list(islice(np.random.default_rng(0).permutation(asked).tolist(), 500))
+        result["million"] = build_million(indexes, options.folder, reranker, options.million, some)
+        print(result["million"])
+    else:
+        means = mean_tables(list(tables.values()))
+        print_table(f"mean of {len(tables)}", means["systems"], means["references"])
+        if options.plot:
+            draw(means["systems"], means["references"], len(tables), options.plot)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
