@@ -10,7 +10,8 @@ A collection is a folder with `collection.tsv.gz`, `queries.SPLIT.tsv.gz` and `q
 Indexes and stores are made in `--folder` where they are missing, and kept there: what vectors and
 graph add to a store in bytes and seconds is measured by itself. Then each query goes through every
 system at every budget in turn, once for 100 hits (nDCG@10, R@100, the times) and once for 1,000
-(R@1000). "top 1,000" and "all" re-rank so many without a budget.
+(R@1000). "top 1,000" and "all" re-rank so many without a budget. With `--depths` so many candidates
+are re-ranked in place of budgets: what then is found is the same on every machine.
 
 `--vectors` are other people's, in FAISS, fused with BM25 by reciprocal ranks; below what they need
 for a query they are BM25. `--cross-encoder` ranks what the first of them finds in what time is
@@ -31,7 +32,7 @@ from glassrank_bench.measuring import machine
 from numpy.typing import NDArray
 
 from glassrank.corpus import read_docs, read_qrels, read_queries
-from glassrank.deadline import now
+from glassrank.deadline import LateError, now
 from glassrank.embeddings import Store, encode_index
 from glassrank.embeddings import encode as encoding
 from glassrank.embeddings.doc_encoder import DocEncoder
@@ -53,7 +54,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 FEW, MANY, WARM_UPS = 100, 1000, 10
 _MILLION, _PIECE_WORDS, _NOISE = 1_000_000, 10, 0.3
-Search = Callable[[str, int, float | None], Ranking]
+Search = Callable[..., Ranking]
+"""Of a query and k, and perhaps of `budget_ms`."""
 
 
 def folder_bytes(folder: Path) -> int:
@@ -82,32 +84,37 @@ def read_judged(data: Path, split: str, most: int | None) -> tuple[list[Query], 
 
 
 def measure(
-    searches: dict[str, Search], queries: Sequence[Query], qrels: Qrels
+    searches: dict[str, dict[str, Search]], queries: Sequence[Query], qrels: Qrels
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """By system and budget. Systems take turns query by query: what disturbs one disturbs all."""
-    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in searches}
-    for budget in BUDGETS:
+    """By system and limit, as `searches` has them by limit and system. Systems take turns query by
+    query: what disturbs one disturbs all."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for limit, systems in searches.items():
         runs: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
-        times: dict[str, list[float]] = {name: [] for name in searches}
-        depths: dict[str, list[int]] = {name: [] for name in searches}
+        times: dict[str, list[float]] = {name: [] for name in systems}
+        depths: dict[str, list[int]] = {name: [] for name in systems}
         for query in (*queries[:WARM_UPS], *queries):
-            for name, search in searches.items():
+            for name, search in systems.items():
                 for k in (FEW, MANY):
                     began = now()
-                    ranking = search(query.text, k, budget)
+                    ranking = search(query.text, k)
                     took = now() - began
-                    hits = {hit.doc_id: -float(hit.rank) for hit in ranking}
-                    runs.setdefault((name, k), {})[query.query_id] = hits
+                    runs.setdefault((name, k), {})[query.query_id] = _ranks(ranking)
                     if k == FEW:
                         times[name].append(took)
                         depths[name].append(ranking.depth)
-        for name in searches:
+        for name in systems:
             values = _values(runs[name, FEW], qrels, MEASURES[:2])
             values |= _values(runs[name, MANY], qrels, MEASURES[2:])
             p50, p99 = np.percentile(times[name][WARM_UPS:], [50, 99]).tolist()
             depth = float(np.mean(depths[name][WARM_UPS:]))
-            found[name][str(budget)] = {**values, "p50 ms": p50, "p99 ms": p99, "depth": depth}
+            values |= {"p50 ms": p50, "p99 ms": p99, "depth": depth}
+            found.setdefault(name, {})[limit] = values
     return found
+
+
+def _ranks(ranking: Ranking) -> dict[str, float]:
+    return {hit.doc_id: -float(hit.rank) for hit in ranking}
 
 
 def _values(
@@ -118,15 +125,23 @@ def _values(
 
 
 def without_budget(search: Search, queries: Sequence[Query], qrels: Qrels) -> dict[str, float]:
-    run = {
-        query.query_id: {hit.doc_id: -float(hit.rank) for hit in search(query.text, MANY, None)}
-        for query in queries
-    }
+    run = {query.query_id: _ranks(search(query.text, MANY)) for query in queries}
     return _values(run, qrels, MEASURES)
 
 
-def as_search(pipeline: Pipeline) -> Search:
-    return lambda query, k, budget_ms: pipeline(query, k, budget_ms=budget_ms)
+def within(search: Search, budget_ms: float, late: Search | None = None) -> Search:
+    """A search within a budget. A first stage of others does not stop when its time is over: then
+    `late` answers, as somebody would have it who has to answer."""
+
+    def timed(query: str, k: int) -> Ranking:
+        try:
+            return search(query, k, budget_ms=budget_ms)
+        except LateError:
+            if late is None:
+                raise
+            return late(query, k)
+
+    return timed
 
 
 def peers(
@@ -153,31 +168,15 @@ def peers(
         ids = [index.snapshot.doc_id(number) for number in range(len(index))]
         stages = [IndexFirstStage(index), VectorIndex(flat, ids, MeanVectors(reranker))]
         hybrid = Hybrid(stages)
-        alone = Pipeline(index, first_stage=hybrid)
-        searches[f"BM25 + {name} in FAISS"] = _bm25_if_late(as_search(alone), Pipeline(index))
+        searches[f"BM25 + {name} in FAISS"] = Pipeline(index, first_stage=hybrid)
         built[name] = {"bytes a document": 4.0 * rows[0].shape[1]}
         if report.encoded:
             built[name]["seconds"] = seconds
         if cross_encoder and len(searches) == 1:
             model = Reranker.load(cross_encoder)
             both = Pipeline(index, model, use_store=False, first_stage=hybrid, candidates=FEW)
-            slow = _bm25_if_late(as_search(both), Pipeline(index))
-            searches[f"BM25 + {name} in FAISS, cross-encoder"] = slow
+            searches[f"BM25 + {name} in FAISS, cross-encoder"] = both
     return searches, built
-
-
-def _bm25_if_late(search: Search, bm25: Pipeline) -> Search:
-    """A first stage of others does not stop when its time is over: a user would ask BM25 again."""
-
-    def within(query: str, k: int, budget_ms: float | None) -> Ranking:
-        try:
-            return search(query, k, budget_ms)
-        except Exception as error:
-            if "in time" not in str(error):
-                raise
-            return bm25(query, k)
-
-    return within
 
 
 def first_rows(store: Store, segment: str) -> NDArray[np.float32]:
@@ -273,11 +272,11 @@ def print_table(name: str, systems: dict[str, Any], references: dict[str, Any]) 
     print(f"\n{name}: nDCG@10 R@100 R@1000 (p50 ms, documents scored)")
     for reference, values in references.items():
         print(f"  {reference:34}" + " ".join(f"{values[m]:.3f}" for m in MEASURES))
-    for system, budgets in systems.items():
+    for system, limits in systems.items():
         print(f"  {system}")
-        for budget, values in budgets.items():
+        for limit, values in limits.items():
             figures = " ".join(f"{values[m]:.3f}" for m in MEASURES)
-            print(f"  {budget:>8} ms  {figures}  ({values['p50 ms']:.1f}, {values['depth']:.0f})")
+            print(f"  {limit:>16}  {figures}  ({values['p50 ms']:.1f}, {values['depth']:.0f})")
 
 
 def draw(systems: dict[str, Any], references: dict[str, Any], collections: int, to: Path) -> None:
@@ -289,9 +288,9 @@ def draw(systems: dict[str, Any], references: dict[str, Any], collections: int, 
 
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     for axes, name in zip(panels, MEASURES, strict=False):
-        for system, budgets in systems.items():
+        for system, limits in systems.items():
             ours = system in SYSTEMS
-            axes.plot(BUDGETS, [budgets[str(b)][name] for b in BUDGETS],
+            axes.plot(BUDGETS, [limits[f"{b} ms"][name] for b in BUDGETS],
                       "-o" if ours else ":s", color=None if ours else "#666666",
                       markersize=3, label=system)  # fmt: skip
         for reference, values in references.items():
@@ -313,6 +312,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where indexes are kept")
     parser.add_argument("--split", default="test")
     parser.add_argument("--queries", type=int, help="the first so many of each collection")
+    parser.add_argument("--depths", type=int, nargs="*", default=[], metavar="DOCUMENTS")
     parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--cross-encoder", metavar="FOLDER")
     parser.add_argument("--no-all", action="store_true", help="do not re-rank all documents")
@@ -333,20 +333,26 @@ def main() -> None:
         asked += [query.text for query in queries]
         if options.million:
             continue
-        pipelines = {
-            name: Pipeline(index, reranker, **settings) for name, settings in SYSTEMS.items()
-        }
         others, other_built = peers(index, vectors, options.cross_encoder)
-        searches = {name: as_search(pipeline) for name, pipeline in pipelines.items()}
-        references = {
-            "top 1,000": without_budget(as_search(pipelines["BM25"]), queries, qrels),
-        }
+        bm25 = Pipeline(index, reranker, **SYSTEMS["BM25"])
+        references = {"top 1,000": without_budget(bm25, queries, qrels)}
         if not options.no_all:
-            every = Pipeline(
-                index, reranker, first_stage="hybrid", adaptive=False, candidates=len(index)
-            )
-            references["all"] = without_budget(as_search(every), queries, qrels)
-        systems = measure(searches | others, queries, qrels)
+            every = Pipeline(index, reranker, **SYSTEMS["hybrid"], candidates=len(index))
+            references["all"] = without_budget(every, queries, qrels)
+        searches: dict[str, dict[str, Search]] = {}
+        for depth in options.depths:
+            searches[f"{depth} documents"] = {
+                name: Pipeline(index, reranker, **settings, candidates=depth)
+                for name, settings in SYSTEMS.items()
+            }
+        if not options.depths:
+            ours = {name: Pipeline(index, reranker, **how) for name, how in SYSTEMS.items()}
+            late = Pipeline(index)
+            for budget in BUDGETS:
+                searches[f"{budget} ms"] = {
+                    name: within(search, budget, late) for name, search in (ours | others).items()
+                }
+        systems = measure(searches, queries, qrels)
         print_table(f"{data.name}, {len(queries)} queries", systems, references)
         print("  built:", built, other_built, flush=True)
         tables[data.name] = {
