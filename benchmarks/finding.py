@@ -23,9 +23,11 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from glassrank_bench.measuring import machine
@@ -33,14 +35,15 @@ from numpy.typing import NDArray
 
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.deadline import LateError, now
-from glassrank.embeddings import Store, encode_index
+from glassrank.embeddings import Part, Store, encode_index
 from glassrank.embeddings import encode as encoding
 from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.rows import EncodedPassages, pack, unpack
 from glassrank.index import Index
-from glassrank.index.first_stage import Hybrid, IndexFirstStage
+from glassrank.index.first_stage import FirstStage, Hybrid, IndexFirstStage
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate import evaluate
+from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.types import Doc, Qrels, Query, Ranking, Run
 
 BUDGETS = (5, 10, 20, 50, 100)
@@ -53,7 +56,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "hybrid + graph": {"first_stage": "hybrid", "adaptive": True},
 }
 FEW, MANY, WARM_UPS = 100, 1000, 10
-_MILLION, _PIECE_WORDS, _NOISE = 1_000_000, 10, 0.3
+_MILLION, _PIECE_WORDS, _STORED_ROWS, _NOISE = 1_000_000, 10, 200_000, 0.3
 Search = Callable[..., Ranking]
 """Of a query and k, and perhaps of `budget_ms`."""
 
@@ -67,14 +70,21 @@ def build(data: Path, folder: Path, reranker: Reranker) -> tuple[Index, dict[str
     path = folder / f"{data.name}.index"
     if not path.exists():
         Index.build(read_docs(str(data / "collection.tsv.gz")), path)
-    index, built = Index(path), {}
+    index = Index(path)
+    return index, encode(index, reranker)
+
+
+def encode(index: Index, reranker: Reranker) -> dict[str, float]:
+    """Seconds and bytes of a store, and of what vectors and graph add to it; of what is there
+    already, nothing."""
+    built = {}
     for step, graph in (("store", False), ("vectors and graph", True)):
-        before, began = folder_bytes(path), time.perf_counter()
+        before, began = folder_bytes(index.path), time.perf_counter()
         encode_index(index, reranker.saved, graph=graph)
-        if added := folder_bytes(path) - before:
+        if added := folder_bytes(index.path) - before:
             built[f"{step}: bytes a document"] = added / len(index)
             built[f"{step}: seconds"] = time.perf_counter() - began
-    return index, built
+    return built
 
 
 def read_judged(data: Path, split: str, most: int | None) -> tuple[list[Query], Qrels]:
@@ -166,8 +176,8 @@ def peers(
         flat = faiss.IndexFlatIP(rows[0].shape[1])
         flat.add(np.concatenate(rows))
         ids = [index.snapshot.doc_id(number) for number in range(len(index))]
-        stages = [IndexFirstStage(index), VectorIndex(flat, ids, MeanVectors(reranker))]
-        hybrid = Hybrid(stages)
+        dense: FirstStage = VectorIndex(flat, ids, MeanVectors(reranker))
+        hybrid = Hybrid([IndexFirstStage(index), dense])
         searches[f"BM25 + {name} in FAISS"] = Pipeline(index, first_stage=hybrid)
         built[name] = {"bytes a document": 4.0 * rows[0].shape[1]}
         if report.encoded:
@@ -187,20 +197,26 @@ def first_rows(store: Store, segment: str) -> NDArray[np.float32]:
 
 
 class PerturbedEncoder(DocEncoder):
-    """Gives documents the stored embeddings of others, moved a little: encoding a million takes
-    hours, and has been measured."""
+    """Gives documents the stored embeddings of others, moved a little: to encode a million takes
+    hours, and shows nothing new."""
 
-    def __init__(self, stored: NDArray[np.float32], *arguments: Any, **options: Any) -> None:
+    def __init__(self, parts: Sequence[Part], *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._stored, self._rng = stored, np.random.default_rng(0)
+        self._rng = np.random.default_rng(0)
+        rows, self._starts, before = [], np.empty(0, np.int64), 0
+        for part in parts:
+            count = min(len(part.vectors), _STORED_ROWS)
+            rows.append(unpack(part.rows(np.zeros(1, np.int64), np.array([count])), self.layout))
+            starts = part.offsets[part.offsets < count - self.layout.doc_length]
+            self._starts = np.append(self._starts, starts + before)
+            before += count
+        self._rows = np.concatenate(rows)
 
     def encode(self, ids: Sequence[NDArray[np.int32]]) -> Iterator[EncodedPassages]:
         lengths = np.array([len(passage) for passage in ids], np.int64)
-        size = self._stored.shape[1]
-        starts = self._rng.integers(0, len(self._stored) - lengths.max(), len(ids))
-        places = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)])
-        noise = self._rng.normal(0, _NOISE / size**0.5, (len(places), size))
-        rows = self._stored[places] + noise.astype(np.float32)
+        places = concat_ranges(self._rng.choice(self._starts, len(ids)), lengths)
+        noise = self._rng.standard_normal((len(places), self._rows.shape[1]), np.float32)
+        rows = self._rows[places] + _NOISE / self._rows.shape[1] ** 0.5 * noise
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         yield EncodedPassages(np.arange(len(ids)), lengths, pack(rows, self.layout))
 
@@ -209,29 +225,16 @@ def build_million(
     sources: Sequence[Index], folder: Path, reranker: Reranker, count: int, queries: Sequence[str]
 ) -> dict[str, float]:
     """Seconds to build, bytes a document, and percentiles of queries at 50 ms."""
-    stored = []
-    for index in sources:
-        store = Store.find(index, reranker.model)
-        assert store is not None
-        part = store.part(index.snapshot.segments[0].record.name)
-        rows = np.array([len(part.vectors)]).clip(max=400_000)
-        stored.append(unpack(part.rows(np.zeros(1, np.int64), rows), store.layout))
     path = folder / f"pieces-{count}.index"
-    seconds: dict[str, float] = {}
-    began = time.perf_counter()
-    index = Index(path) if path.exists() else Index.build(_pieces(sources, count), path)
-    seconds["index: seconds"] = time.perf_counter() - began
-    rows = np.concatenate(stored)
-    encoding.DocEncoder = lambda *a, **o: PerturbedEncoder(rows, *a, **o)  # type: ignore[misc, assignment]
-    try:
-        for step, graph in (("store", False), ("vectors and graph", True)):
-            before, began = folder_bytes(path), time.perf_counter()
-            encode_index(index, reranker.saved, graph=graph)
-            if added := folder_bytes(path) - before:
-                seconds[f"{step}: seconds"] = time.perf_counter() - began
-                seconds[f"{step}: bytes a document"] = added / count
-    finally:
-        encoding.DocEncoder = DocEncoder  # type: ignore[misc]
+    if not path.exists():
+        Index.build(_pieces(sources, count), path)
+    index = Index(path)
+    parts = []
+    for source in sources:
+        if (store := Store.find(source, reranker.model)) is not None:
+            parts.append(store.part(source.snapshot.segments[0].record.name))
+    with patch.object(encoding, "DocEncoder", partial(PerturbedEncoder, parts)):
+        built = encode(index, reranker)
     pipeline = Pipeline(index, reranker, verify=False)
     times, depths = [], []
     for query in (*queries[:WARM_UPS], *queries):
@@ -240,7 +243,7 @@ def build_million(
         times.append(now() - began)
         depths.append(ranking.depth)
     p50, p99 = np.percentile(times[WARM_UPS:], [50, 99]).tolist()
-    return {**seconds, "p50 ms": p50, "p99 ms": p99, "depth": float(np.mean(depths[WARM_UPS:]))}
+    return {**built, "p50 ms": p50, "p99 ms": p99, "depth": float(np.mean(depths[WARM_UPS:]))}
 
 
 def _pieces(sources: Sequence[Index], count: int) -> Iterator[Doc]:
