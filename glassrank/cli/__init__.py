@@ -15,7 +15,7 @@ from glassrank.errors import GlassrankError, disk_error
 COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     *("adapt", "experiment", "select", "average", "explain", "encode", "bench", "budget"),
-    *("clusters", "judge", "serve", "push", "warmup"),
+    *("clusters", "judge", "learn", "serve", "push", "warmup"),
 )
 _MODULES = {
     **dict.fromkeys(("retrieve", "rerank"), "cli.runs"),
@@ -26,7 +26,7 @@ _MODULES = {
     ),
     **{
         name: f"research.commands.{name}"
-        for name in ("experiment", "bench", "budget", "clusters", "judge")
+        for name in ("experiment", "bench", "budget", "clusters", "judge", "learn")
     },
 }
 """Of commands that are not in a module of their name in `cli`."""

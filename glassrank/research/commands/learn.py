@@ -1,0 +1,54 @@
+"""`glassrank learn`: a model learns a collection."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassrank import console
+
+
+def learn(
+    index: Annotated[Path, typer.Argument(help="The index folder, with the model's store.")],
+    out: Annotated[Path, typer.Option(help="The new model's folder.")],
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            help="A log of queries and clicks; without it, queries are made of documents."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model to begin from.")] = "default",
+    minutes: Annotated[float, typer.Option(min=0.01, help="About how long it may take.")] = 30.0,
+    html: Annotated[Path | None, typer.Option(help="The report as an HTML page.")] = None,
+    quiet: console.Quiet = False,
+    json: console.AsJson = False,
+) -> None:
+    """Learn a collection, from its documents or from clicks; writes nothing that does not help."""
+    from glassrank.errors import sanitize
+    from glassrank.index import Index
+    from glassrank.rerank import Reranker
+    from glassrank.research.learn.learn import Learner
+    from glassrank.research.learn.logs import read_log
+    from glassrank.research.learn.saving import describe, render, save_learned
+    from glassrank.storage.files import atomic_write
+
+    log = None if queries is None else read_log(queries)
+    opened, reranker = Index(index), Reranker.load(model)
+    learner = Learner(opened, reranker, lambda line: console.say(line, quiet=quiet))
+    outcome = learner.learn(60 * minutes, log)
+    for reason, count in () if log is None else log.skipped.items():
+        if count:
+            console.say(f"{queries}: left out {count:,} ({reason})", quiet=quiet)
+    report = sanitize(describe(outcome, opened.snapshot.doc))
+    if outcome.helps:
+        save_learned(out, reranker, outcome, report)
+    if html is not None:
+        with atomic_write(html) as file:
+            file.write(render(outcome, opened.snapshot.doc))
+    if json:
+        fields = ("share", "queries", "held_out", "before", "after", "interval", "helps")
+        console.print_json({name: getattr(outcome, name) for name in fields})
+        return
+    console.out.print(report, markup=False, highlight=False, soft_wrap=True)
+    if outcome.helps:
+        console.say(f"{out} is written; next: glassrank encode {index} --model {out}", quiet=quiet)

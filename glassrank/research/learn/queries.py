@@ -1,0 +1,154 @@
+"""Training examples: queries made from documents, or those of a log.
+
+A document's title, or its first sentence, asks for the rest of it, and so does a span from its
+middle (inverse cloze: K. Lee, M.-W. Chang, K. Toutanova, ACL 2019). What the query was taken from
+is hidden in its source. A query stays if the model finds the source again among the first
+candidates: round-trip consistency (Z. Dai and others, "Promptagator", ICLR 2023; L. Bonifacio and
+others, "InPars", SIGIR 2022).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.index import Index
+from glassrank.models.doc_reader import find_sentence_ends
+from glassrank.models.model import to_array
+from glassrank.models.text_batches import TextReader
+from glassrank.rerank import Reranker
+from glassrank.research.learn.clicks import estimate_examination, weigh_clicks
+from glassrank.research.learn.logs import Log
+from glassrank.research.learn.stored_scores import Example
+
+DEPTH = 100
+_LONGEST_TITLE, _SPAN = 24, 12
+"""Words of a query."""
+_LEAST_ROWS = 10
+"""Tokens that must be left of a source."""
+
+
+class ExampleMaker:
+    """Finds candidates with the first stage, and encodes queries."""
+
+    def __init__(self, index: Index, reranker: Reranker) -> None:
+        self.index, self.reranker = index, reranker
+        self._reader = TextReader(reranker.saved)
+
+    def make(self, text: str) -> Example | None:
+        """A query with its candidates; None where there are too few to learn from."""
+        found = self.index.top_k([text], DEPTH, self.reranker.usage.first_stage)[0]
+        if len(found.docs) < 2:
+            return None
+        encoded = self.reranker.encode_query(text)
+        real = to_array(encoded.mask)[0] > 0
+        vectors, weights = (to_array(each)[0][real] for each in (encoded.vectors, encoded.idf))
+        gains = np.zeros(len(found.docs))
+        return Example(text, vectors, weights, found.docs, found.scores, gains)
+
+    def from_docs(self, seed: int = 0) -> Iterator[Example]:
+        """Queries made from documents, in random order, for as long as somebody takes them."""
+        rng = np.random.default_rng(seed)
+        for number in rng.permutation(len(self.index)).tolist():
+            doc = self.index.snapshot.doc(number)
+            ids = self.reranker.read([doc])[0].passages[0].ids
+            for text in _take_queries(doc.title, doc.text, rng):
+                example = self.make(text)
+                if example is None or number not in example.docs:
+                    continue
+                asked = self._reader.query(text).ids[1:-1]  # without [CLS] and [SEP]
+                start = _find(ids, asked)
+                if start < 0:
+                    continue
+                hidden = start, start + len(asked)
+                if len(ids) - len(asked) < _LEAST_ROWS:
+                    continue
+                source = int(np.flatnonzero(example.docs == number)[0])
+                gains = (example.docs == number).astype(np.float64)
+                # The first stage has read what is hidden, so its scores say nothing here.
+                nothing = np.zeros_like(example.first_scores)
+                yield replace(
+                    example, gains=gains, source=source, hidden=hidden, first_scores=nothing
+                )
+
+    def from_log(self, log: Log, *, corrected: bool = True) -> list[Example]:
+        """Queries with clicks; each click has the weight of its rank, unless bias is not to be
+        `corrected`. Documents that are not in the index are counted and left out."""
+        examples, shown_places, ranks = [], [], []
+        for logged in log.queries:
+            numbers = [self.index.snapshot.find(doc_id) for doc_id in logged.shown]
+            log.skipped["documents that are not in the index"] += numbers.count(-1)
+            clicked = [self.index.snapshot.find(doc_id) for doc_id in logged.clicked]
+            example = self.make(logged.text) if max(clicked, default=-1) >= 0 else None
+            if example is None:
+                continue
+            places = {doc: place for place, doc in enumerate(example.docs.tolist())}
+            seen = [
+                (rank, places[n], n in clicked) for rank, n in enumerate(numbers) if n in places
+            ]
+            if not any(was_clicked for *_, was_clicked in seen):
+                continue
+            for _, place, was_clicked in seen:
+                example.gains[place] = was_clicked
+            examples.append(example)
+            shown_places.append([place for _, place, _ in seen])
+            ranks.append([rank for rank, *_ in seen])
+        if not examples:
+            raise InputError("the log has no click on a document that the first stage finds")
+        if not corrected:
+            return examples
+        weights = weigh_clicks(self._estimate(examples, shown_places, ranks))
+        weighed = []
+        for example, seen_at, own in zip(examples, shown_places, ranks, strict=True):
+            gains = example.gains.copy()
+            gains[seen_at] *= weights[np.minimum(own, len(weights) - 1)]
+            weighed.append(replace(example, gains=gains))
+        return weighed
+
+    def _estimate(
+        self, examples: list[Example], places: list[list[int]], ranks: list[list[int]]
+    ) -> NDArray[np.float64]:
+        """From searches that show as many documents as most do."""
+        width = int(np.median([len(each) for each in places]))
+        rows = [i for i, own in enumerate(ranks) if own[:width] == list(range(width))]
+        if not rows:
+            return np.ones(1)
+        clicks = np.array([examples[i].gains[places[i][:width]] > 0 for i in rows])
+        scores = np.array([examples[i].first_scores[places[i][:width]] for i in rows])
+        return estimate_examination(clicks, scores)
+
+
+def _take_queries(title: str, text: str, rng: np.random.Generator) -> Iterator[str]:
+    """A title, or the first sentence, and a span of another one.
+
+    >>> list(_take_queries("", "Cats chase all mice. They sleep in the warm sun.", \
+np.random.default_rng(0)))
+    ['Cats chase all mice.', 'They sleep in the warm sun.']
+    """
+    ends = [0, *find_sentence_ends(text)]
+    sentences = [text[start:stop].split() for start, stop in pairwise(ends)]
+    sentences = [words for words in sentences if len(words) >= 4]
+    titled = title.split() if len(title.split()) >= 2 else None
+    heads, rest = (sentences[:1], sentences[1:]) if titled is None else ([titled], sentences)
+    if titled is None and len(sentences) == 1:  # a text without full stops
+        rest = [words for words in [sentences[0][_LONGEST_TITLE:]] if words]
+    yield from (" ".join(words[:_LONGEST_TITLE]) for words in heads)
+    if rest:
+        words = rest[int(rng.integers(len(rest)))]
+        begin = int(rng.integers(max(1, len(words) - _SPAN + 1)))
+        yield " ".join(words[begin : begin + _SPAN])
+
+
+def _find(ids: NDArray[np.integer], part: NDArray[np.integer]) -> int:
+    """Where a run of ids begins, or -1.
+
+    >>> _find(np.array([5, 6, 7, 8]), np.array([7, 8])), _find(np.array([5, 6]), np.array([9]))
+    (2, -1)
+    """
+    if not 0 < len(part) <= len(ids):
+        return -1
+    windows = np.lib.stride_tricks.sliding_window_view(ids, len(part))
+    return next(iter(np.flatnonzero((windows == part).all(1)).tolist()), -1)
