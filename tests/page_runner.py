@@ -35,6 +35,8 @@ NOT_RUN = {
     "--ray": "needs a cluster; tests/cluster runs these commands",
     "--device cuda": "needs a GPU, and mostly a collection",
     "configs/": "needs a collection, and mostly a GPU",
+    "glassrank learn": "needs a collection; tests/research/learn has one",
+    "glassrank judge": "waits for keys; tests/cli/test_judge_command.py presses some",
     "../shared/": "needs a collection",
     "$DL": "needs a collection",
     "org/name": "needs the hub; tests/models/test_hub.py has one of its own",
