@@ -12,7 +12,7 @@ from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.rerank import Reranker
 from glassrank.research.learn import saving
-from glassrank.research.learn.learn import Change, Learner, Outcome
+from glassrank.research.learn.learn import ChangedQuery, Learner, Outcome
 
 COMMAND = ("learn", "my.index", "--model", "fast", "--out", "learned")
 
@@ -24,7 +24,7 @@ def decide(index: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], No
 
     def set_lowest(low: float) -> None:
         def learn(self: Learner, seconds: float, log: Any = None) -> Outcome:
-            changes = [Change("<b>cats</b>", [0, 1], [1, 0], 0.5)]
+            changes = [ChangedQuery("<b>cats</b>", [0, 1], [1, 0], 0.5)]
             return Outcome(self.start, None, 0.5, 100, 50, 0.4, 0.5, (low, 0.2), changes)
 
         monkeypatch.setattr(Learner, "learn", learn)

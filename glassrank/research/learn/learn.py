@@ -23,13 +23,13 @@ from glassrank.index import Index
 from glassrank.models.calibration import Calibration
 from glassrank.models.late_interaction import KERNEL_BERT
 from glassrank.rerank import Reranker
+from glassrank.research.learn.examples import ExampleMaker
 from glassrank.research.learn.logs import Log
-from glassrank.research.learn.queries import ExampleMaker
 from glassrank.research.learn.stored_scores import (
     Example,
     Gradient,
+    LearnedWeights,
     StoredDocs,
-    Weights,
     loss_gradient,
     score,
     whiten,
@@ -40,15 +40,15 @@ HELD_OUT, FEWEST = 1_000, 40
 _SHARES = (0.25, 0.5, 0.75, 1.0)
 _SHARES_OF_DOCS = (0.25, 0.5)
 """Made queries are easier than people's, so that they lead too far."""
-_MOST_FROM_DOCS, _CANDIDATES, _BATCH, _EPOCHS = 2_000, 8, 16, 3
-_RATE, _RATE_OF_WEIGHTS = 1e-3, 1e-2
+_MOST_FROM_DOCS, _SHOWN, _OTHERS, _BATCH, _EPOCHS = 2_000, 10, 4, 16, 3
+_RATE, _RATE_OF_WEIGHTS = 3e-4, 3e-3
 _FOUND_AGAIN = 20
 """The rank up to which a made query's source counts as found."""
 _RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedQuery:
     """The best hits of a held-out query before and after, by their numbers in the index."""
 
     text: str
@@ -61,7 +61,7 @@ class Change:
 class Outcome:
     """What was learned, and whether it helps."""
 
-    weights: Weights
+    weights: LearnedWeights
     calibration: Calibration | None
     share: float
     queries: int
@@ -73,7 +73,7 @@ class Outcome:
     after: float
     interval: tuple[float, float]
     """Of the difference."""
-    changes: list[Change]
+    changes: list[ChangedQuery]
     """The queries whose first hits changed most."""
 
     @property
@@ -100,7 +100,7 @@ class Learner:
             )
         (head,) = model.scoring_heads()
         first_stage = model.first_stage_weight
-        self.start = Weights(
+        self.start = LearnedWeights(
             np.eye(model.config.size, dtype=np.float32),
             np.asarray(head.log, np.float32),
             np.asarray(head.length, np.float32),
@@ -148,16 +148,16 @@ class Learner:
                 break
         return kept
 
-    def _score(self, example: Example, weights: Weights) -> NDArray[np.float32]:
+    def _score(self, example: Example, weights: LearnedWeights) -> NDArray[np.float32]:
         return score(example, self._docs.read(example), weights, self._kernels, self._first)
 
     def _descend(
         self,
         examples: Sequence[Example],
-        weights: Weights,
+        weights: LearnedWeights,
         ending: float,
         rng: np.random.Generator,
-    ) -> Weights:
+    ) -> LearnedWeights:
         """Adam on batches of lists, until the time or the epochs are over."""
         began = time.monotonic()
         scale = np.mean([example.gains.sum() for example in examples])
@@ -182,7 +182,7 @@ class Learner:
                 optimizer.step(each) * (1 - past)
                 for optimizer, each in zip(optimizers, total, strict=True)
             ]
-            weights = Weights(
+            weights = LearnedWeights(
                 (weights.projection - _RATE * moves[0]).astype(np.float32),
                 (weights.log * np.exp(-_RATE_OF_WEIGHTS * moves[1])).astype(np.float32),
                 (weights.length * np.exp(-_RATE_OF_WEIGHTS * moves[2])).astype(np.float32),
@@ -192,7 +192,12 @@ class Learner:
         return weights
 
     def _decide(
-        self, held_out: Sequence[Example], learned: Weights, queries: int, *, is_from_docs: bool
+        self,
+        held_out: Sequence[Example],
+        learned: LearnedWeights,
+        queries: int,
+        *,
+        is_from_docs: bool,
     ) -> Outcome:
         shares = _SHARES_OF_DOCS if is_from_docs else _SHARES
         half = len(held_out) // 2
@@ -265,11 +270,9 @@ class _Adam:
 
 
 def _sample(example: Example, rng: np.random.Generator) -> Example:
-    """What is good, and others of the first candidates."""
-    good = np.flatnonzero(example.gains > 0)
-    others = np.flatnonzero(example.gains == 0)
-    drawn = rng.permutation(others)[: max(0, _CANDIDATES - len(good))]
-    return example.choose(np.concatenate([good, drawn]).astype(np.int64))
+    """What was shown, and a few others."""
+    drawn = _SHOWN + rng.permutation(max(0, len(example.docs) - _SHOWN))[:_OTHERS]
+    return example.choose(np.concatenate([np.arange(min(_SHOWN, len(example.docs))), drawn]))
 
 
 def _ndcg(example: Example, scores: NDArray[np.floating]) -> float:
@@ -285,7 +288,7 @@ def _list_changes(
     scores: Sequence[Sequence[NDArray[np.floating]]],
     differences: NDArray[np.floating],
     most: int = 10,
-) -> list[Change]:
+) -> list[ChangedQuery]:
     """Those whose nDCG changed most, for better or worse, and whose first three differ."""
     changes = []
     for place in np.argsort(-abs(differences), kind="stable").tolist():
@@ -294,5 +297,5 @@ def _list_changes(
             example.docs[np.argsort(-each, kind="stable")[:3]].tolist() for each in scores[place]
         )
         if before != after:
-            changes.append(Change(example.text, before, after, float(differences[place])))
+            changes.append(ChangedQuery(example.text, before, after, float(differences[place])))
     return changes[:most]

@@ -26,7 +26,7 @@ _SAMPLE, _AT_ONCE = 4_000, 128
 """Documents."""
 
 
-class Tokens(NamedTuple):
+class PassageRows(NamedTuple):
     """Rows of some passages, one after another."""
 
     rows: Floats  # (T, E) unit vectors
@@ -67,7 +67,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Weights:
+class LearnedWeights:
     """What is learned; embeddings are multiplied by `projection`."""
 
     projection: Floats  # (E, E)
@@ -75,13 +75,13 @@ class Weights:
     length: Floats  # (K,)
     first_stage: float
 
-    def toward(self, other: "Weights", share: float) -> "Weights":
+    def toward(self, other: "LearnedWeights", share: float) -> "LearnedWeights":
         """A share of the way to other weights: geometric for those that are never negative."""
 
         def mix(one: Any, two: Any) -> Any:
             return one ** (1 - share) * two**share
 
-        return Weights(
+        return LearnedWeights(
             ((1 - share) * self.projection + share * other.projection).astype(np.float32),
             mix(self.log, other.log),
             mix(self.length, other.length),
@@ -107,7 +107,7 @@ class StoredDocs:
                 moment += rows.T @ rows
         return moment
 
-    def read(self, example: Example, *, first_only: bool = False) -> Tokens:
+    def read(self, example: Example, *, first_only: bool = False) -> PassageRows:
         """The passages of all candidates; of the source without what the query was taken from."""
         rows, lengths, docs = [], [], []
         for which, part, numbers in self._store.locate(self._snapshot, example.docs):
@@ -124,7 +124,7 @@ class StoredDocs:
                 docs.append(np.full(len(counts), place))
         counts = np.concatenate(lengths)
         kept = counts > 0
-        return Tokens(
+        return PassageRows(
             np.ascontiguousarray(np.concatenate(rows), np.float32),
             counts[kept],
             np.concatenate(docs)[kept],
@@ -141,7 +141,7 @@ def whiten(moment: NDArray[np.floating]) -> Floats:
 
 
 def score(
-    example: Example, tokens: Tokens, weights: Weights, kernels: Kernels, first: float
+    example: Example, tokens: PassageRows, weights: LearnedWeights, kernels: Kernels, first: float
 ) -> NDArray[np.float32]:
     """Scores (n,) of all candidates, as a pipeline gives them; `first` is the first passage's
     share."""
@@ -175,7 +175,7 @@ class Gradient(NamedTuple):
 
 
 def loss_gradient(
-    example: Example, tokens: Tokens, weights: Weights, kernels: Kernels
+    example: Example, tokens: PassageRows, weights: LearnedWeights, kernels: Kernels
 ) -> tuple[float, Gradient]:
     """The cross-entropy of gains and softmax of scores over the candidates, each of which has one
     passage in `tokens`, and its gradient."""

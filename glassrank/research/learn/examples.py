@@ -28,7 +28,7 @@ DEPTH = 100
 _LONGEST_TITLE, _SPAN = 24, 12
 """Words of a query."""
 _LEAST_ROWS = 10
-"""Tokens that must be left of a source."""
+"""PassageRows that must be left of a source."""
 
 
 class ExampleMaker:
@@ -77,7 +77,7 @@ class ExampleMaker:
     def from_log(self, log: Log, *, corrected: bool = True) -> list[Example]:
         """Queries with clicks; each click has the weight of its rank, unless bias is not to be
         `corrected`. Documents that are not in the index are counted and left out."""
-        examples, shown_places, ranks = [], [], []
+        examples, ranks = [], []
         for logged in log.queries:
             numbers = [self.index.snapshot.find(doc_id) for doc_id in logged.shown]
             log.skipped["documents that are not in the index"] += numbers.count(-1)
@@ -93,32 +93,32 @@ class ExampleMaker:
                 continue
             for _, place, was_clicked in seen:
                 example.gains[place] = was_clicked
-            examples.append(example)
-            shown_places.append([place for _, place, _ in seen])
+            shown = [place for _, place, _ in seen]
+            rest = np.setdiff1d(np.arange(len(example.docs)), shown)
+            examples.append(example.choose(np.array([*shown, *rest])))  # what was shown first
             ranks.append([rank for rank, *_ in seen])
         if not examples:
             raise InputError("the log has no click on a document that the first stage finds")
         if not corrected:
             return examples
-        weights = weigh_clicks(self._estimate(examples, shown_places, ranks))
-        weighed = []
-        for example, seen_at, own in zip(examples, shown_places, ranks, strict=True):
-            gains = example.gains.copy()
-            gains[seen_at] *= weights[np.minimum(own, len(weights) - 1)]
-            weighed.append(replace(example, gains=gains))
-        return weighed
+        weights = weigh_clicks(_estimate(examples, ranks))
+        for example, own in zip(examples, ranks, strict=True):
+            example.gains[: len(own)] *= weights[np.minimum(own, len(weights) - 1)]
+        return examples
 
-    def _estimate(
-        self, examples: list[Example], places: list[list[int]], ranks: list[list[int]]
-    ) -> NDArray[np.float64]:
-        """From searches that show as many documents as most do."""
-        width = int(np.median([len(each) for each in places]))
-        rows = [i for i, own in enumerate(ranks) if own[:width] == list(range(width))]
-        if not rows:
-            return np.ones(1)
-        clicks = np.array([examples[i].gains[places[i][:width]] > 0 for i in rows])
-        scores = np.array([examples[i].first_scores[places[i][:width]] for i in rows])
-        return estimate_examination(clicks, scores)
+
+def _estimate(examples: list[Example], ranks: list[list[int]]) -> NDArray[np.float64]:
+    """From searches that show as many documents as most do."""
+    width = int(np.median([len(own) for own in ranks]))
+    whole = [
+        example
+        for example, own in zip(examples, ranks, strict=True)
+        if own[:width] == list(range(width))
+    ]
+    if not whole:
+        return np.ones(1)
+    clicks = np.array([example.gains[:width] > 0 for example in whole])
+    return estimate_examination(clicks, np.array([e.first_scores[:width] for e in whole]))
 
 
 def _take_queries(title: str, text: str, rng: np.random.Generator) -> Iterator[str]:
