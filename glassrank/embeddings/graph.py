@@ -75,7 +75,14 @@ def update_graph(writer: StoreWriter) -> None:
             old = open_graph(folder, manifest.graph, verify=True)
             known, is_new = _carry_over(manifest.graph, old, graph)
     opened = [Part(folder, part, manifest.layout, verify=False) for part in manifest.parts]
-    numbers = find_neighbours(_join_vectors(opened), known, is_new)
+    # In the order of their ids, so that of equals the same are taken however segments are divided.
+    ids = [doc_id for name, _ in parts for doc_id in writer.names[name].ids]
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
+    ranks = np.append(np.argsort(order), -1)  # -1, for none, stays -1
+    values, scales = _join_vectors(opened)
+    vectors = DocVectors(values[order], scales[order])
+    found = find_neighbours(vectors, ranks[known[order]], is_new[order])
+    numbers = np.append(order, -1)[found][ranks[:-1]]
     folder.remove(graph.name)  # of a killed writer
     file = ArrayWriter(folder, graph.name, np.uint32)
     try:

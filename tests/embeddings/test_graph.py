@@ -9,6 +9,8 @@ from small_store import small_saved, some_docs
 from glassrank.embeddings import Store, encode_index, graph
 from glassrank.embeddings.graph import NEIGHBOURS, DocVectors, find_neighbours
 from glassrank.index import Index
+from glassrank.index.writer import open_writer
+from glassrank.types import Doc
 
 SAVED = small_saved("tk")
 
@@ -105,6 +107,22 @@ def neighbour_ids_stale(index: Index, path: Path) -> dict[str, list[str]]:
         snapshot.doc_id(int(number)): [snapshot.doc_id(n) for n in row if n >= 0]
         for number, row in zip(numbers, store.neighbours(snapshot, numbers).tolist(), strict=True)
     }
+
+
+def test_of_equals_the_same_are_neighbours_in_any_segments(tmp_path: Path) -> None:
+    """Forty documents of two texts: each has more neighbours at no distance than are kept."""
+    docs = [Doc(f"d{n:02}", "ant bee" if n % 2 else "fox gnu hen") for n in range(40)]
+    whole = Index.build(docs, tmp_path / "whole")
+    parts = Index.build(docs[::-3], tmp_path / "parts")
+    with open_writer(parts.path) as writer:
+        writer.add([doc for doc in docs if doc not in docs[::-3]])
+    parts.refresh()
+    assert len(parts.snapshot.segments) == 2
+    one, other = (
+        neighbour_ids(index, encode_index(index, SAVED, graph=True).path)
+        for index in (whole, parts)
+    )
+    assert one == other
 
 
 def test_it_takes_few_bytes(tmp_path: Path) -> None:
