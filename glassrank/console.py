@@ -44,8 +44,8 @@ ModelNames = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="Re-rank with this model: a folder, or 'default' or 'fast' from the package. "
-        "Repeat it for a cascade: each further model re-ranks the best of the one before.",
+        help="Re-rank with this model: a folder, or 'strong', 'default', 'fast' or 'tiny' from the "
+        "package. Repeat it for a cascade: each further model re-ranks the best of the one before.",
     ),
 ]
 PlanFile = Annotated[

@@ -15,6 +15,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from reliability import Recorder
 
+from glassrank.models.io.model_folder import PACKAGED
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
@@ -91,7 +93,7 @@ def test_the_wheel_comes_with_its_bill(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     ours = ("glassrank/", "glassrank_bench/", "glassrank-")
     assert all(name.startswith(ours) for name in names)
-    for model in ("default", "fast"):
+    for model in PACKAGED:
         assert f"glassrank/models/packaged/{model}/weights.safetensors" in names
     done = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps([["bench", "--only", "none"]])],

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def encode(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     model: Annotated[
-        str, typer.Option(help="A folder, or 'default' or 'fast' from the package.")
+        str,
+        typer.Option(help="A folder, or 'strong', 'default', 'fast' or 'tiny' from the package."),
     ] = "default",
     dtype: Annotated[
         str,

@@ -172,8 +172,8 @@ def explain(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder, or 'default' or 'fast' from the package. Of a cascade, the model that "
-            "ranked the document is explained."
+            help="A folder, or 'strong', 'default', 'fast' or 'tiny' from the package. "
+            "Of a cascade, the model that ranked the document is explained."
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Also show kernels and raw values.")] = False,

@@ -14,7 +14,10 @@ def serve(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="A model folder, NAME=FOLDER, 'default', 'fast', or 'none'; repeatable."),
+        typer.Option(
+            help="A model folder, NAME=FOLDER, 'strong', 'default', 'fast', 'tiny', or 'none'; "
+            "repeatable."
+        ),
     ] = None,
     cascade: Annotated[
         bool,

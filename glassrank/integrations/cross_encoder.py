@@ -13,7 +13,7 @@ class CrossEncoder:
     """A model that ranks documents for a query."""
 
     def __init__(self, model_name_or_path: str = "default", device: str | None = None) -> None:
-        """A model folder, or `default` or `fast`."""
+        """A model folder, or a name of the package."""
         self._reranker = load(model_name_or_path, device or "cpu")
 
     def rank(

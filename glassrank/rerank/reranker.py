@@ -81,7 +81,7 @@ class Reranker:
         exact: bool = False,
         name: str = "",
     ) -> "Reranker":
-        """A model folder, or `default` or `fast`; its name is the folder's, unless one is given."""
+        """A model folder, or a name of the package; it has the folder's, unless one is given."""
         saved = load_for_inference(model, device, exact=exact)
         reranker = cls(saved, device, exact=exact, name=name or Path(model).name)
         reranker.is_english = str(model) in PACKAGED

@@ -42,8 +42,8 @@ Model = Reranker | str | Path
 
 
 def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
-    """A model folder, `default` or `fast` for the models that come with the package, or `org/name`
-    for one on the hub. Kept in memory, so that asking again costs nothing.
+    """A model folder, `strong`, `default`, `fast` or `tiny`, which come with the package, or
+    `org/name` for one on the hub. Kept in memory, so that asking again costs nothing.
 
     The first time that it ranks texts, code is compiled and what a text costs is learned, before
     the budget begins; with `warm` that is done at once.
@@ -208,7 +208,8 @@ def load_rerankers(model: Model | Sequence[Model] | None, has_budget: bool) -> l
     models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
     if not models or not all(isinstance(one, Model) for one in models):
         raise InputError(
-            "expected a model folder, 'default', 'fast', the result of load(), or a list of those"
+            "expected a model folder, 'strong', 'default', 'fast', 'tiny', the result of load(), "
+            "or a list of those"
         )
     return [one if isinstance(one, Reranker) else load(one) for one in models]
 

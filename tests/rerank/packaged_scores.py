@@ -7,6 +7,7 @@ from pathlib import Path
 import glassrank as gr
 from glassrank.backends.cpu import amx
 from glassrank.embeddings import Store, encode_index, store_folder
+from glassrank.models.io.model_folder import PACKAGED
 
 QUERY = "how do I read a csv file?"
 TEXTS = (
@@ -22,7 +23,7 @@ def packaged_scores(folder: Path) -> dict[str, float]:
     """Of each model, each way to keep words, and each text."""
     index = gr.Index.build([gr.Doc(str(n), text) for n, text in enumerate(TEXTS)], folder)
     scores: dict[str, float] = {}
-    for name in ("fast", "default"):
+    for name in PACKAGED:
         model = gr.load(name)
         ways = {"live": gr.Pipeline(index, model, use_store=False)}
         for dtype in ("int8", "bf16"):

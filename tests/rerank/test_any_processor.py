@@ -29,5 +29,5 @@ def test_the_least_processor_gives_the_same_scores(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     scores = packaged_scores.packaged_scores(tmp_path / "own")
-    assert len(scores) == 2 * 3 * len(packaged_scores.TEXTS)
+    assert len(scores) == 4 * 3 * len(packaged_scores.TEXTS)
     assert json.loads(done.stdout) == pytest.approx(scores, rel=CLOSE, abs=CLOSE)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def load_named(model: str | Path) -> SavedModel:
-    """Loads a model for PyTorch: `default` or `fast` of the package, a folder's path,
+    """Loads a model for PyTorch: a name of the package (`PACKAGED`), a folder's path,
     `module:Class@FOLDER` for a model whose class is in that module, or `org/name` on the hub."""
     folder, trusted = _locate(model)
     return load_model(folder, trusted=trusted)
@@ -88,7 +88,7 @@ def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> Saved
             folder,
             "model",
             load,
-            remedy=f"the package has {' and '.join(PACKAGED)}, others come from: "
+            remedy=f"the package has {', '.join(PACKAGED)}, others come from: "
             "glassrank train CONFIG.toml",
             no_manifest=f"if an older version saved it: python -m glassrank.models.seal {folder}",
         )

@@ -52,7 +52,10 @@ class Passages:
 
 
 FORMAT = 1
-PACKAGED = {name: Path(__file__).parents[1] / "packaged" / name for name in ("default", "fast")}
+PACKAGED = {
+    name: Path(__file__).parents[1] / "packaged" / name
+    for name in ("strong", "default", "fast", "tiny")
+}
 """The models that come with the package."""
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
