@@ -38,10 +38,11 @@ they are closed. Three clients with the key search, re-rank and explain without 
 changes the index, and processes are killed. Two workers, `default`, two ARM cores that other work
 shared (load 12 to 18, hence the milliseconds). `docs/soak.json` is what it printed.
 
-Shorter runs before it found two faults, since removed: delayed requests of closed connections stayed
-in memory until their turn, so that a worker grew by 27 MB with each flood; and a change that ran out
-of time in its middle was answered with 500. The numbers of processes began again in this hour, so
-that the worker that was measured changed twice; each was measured for 20 minutes or more but the last.
+Shorter runs before it found two faults, since removed: delayed requests of closed connections
+stayed in memory until their turn, so that a worker grew by 27 MB with each flood; and a change
+that ran out of time in its middle was answered with 500. The numbers of processes began again in
+this hour, so that the worker that was measured changed twice; each was measured for 20 minutes or
+more but the last.
 """
 
 
