@@ -135,5 +135,5 @@ def test_an_index_and_its_store_in_one_command(call: Call, files: Path, model: P
     snapshot = Index(files / "new.index").snapshot
     Store.open(files / "new.index" / "stores" / "tk-int8", load_model(model).model, snapshot)
     wrong = call("index", "docs.tsv", "--out", "other.index", "--model", "nowhere")
-    assert wrong.returncode == 2 and "the package has default and fast" in wrong.stderr
+    assert wrong.returncode == 2 and "the package has strong, default, fast, tiny" in wrong.stderr
     assert not (files / "other.index").exists()

@@ -65,7 +65,7 @@ def processes() -> Iterator[list["subprocess.Popen[str]"]]:
 
 def rankings(index: Index) -> list[list[object]]:
     return [
-        [list(hit) for hit in index.search(query, 20, method)]
+        [json.loads(json.dumps(hit)) for hit in index.search(query, 20, method)]
         for query in QUERIES
         for method in METHODS
     ]

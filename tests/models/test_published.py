@@ -190,7 +190,7 @@ def test_what_is_read_apart_is_stored(tmp_path: Path, files: dict[str, Any]) -> 
     reranker = gr.load(str(folder))
     live = gr.Pipeline(index, reranker)(QUERY)
     encode_index(index, load_for_inference(folder), dtype="float32")
-    search = gr.Pipeline(index, reranker)
+    search = gr.Pipeline(index, reranker, first_stage="bm25")
     assert search.store is not None
     for hit, expected in zip(search(QUERY), live, strict=True):
         assert hit.doc_id == expected.doc_id

@@ -1,5 +1,6 @@
 """Stop words removed, as the RPACRR paper has it: in training, in ranking, and in explanations."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,9 @@ def test_pieces_are_of_whole_texts(tmp_path: Path) -> None:
 
 def test_the_papers_own_settings_remove_them() -> None:
     papers = Path(__file__).parents[3] / "configs" / "papers"
-    removed = {p.stem for p in papers.glob("*.toml") if "common" not in p.stem
-               and read_config(p).remove_stop_words}  # fmt: skip
+    removed = set()
+    for path in papers.glob("*.toml"):
+        with suppress(InputError):  # what others extend has no model
+            if read_config(path).remove_stop_words:
+                removed.add(path.stem)
     assert removed == {p.stem for p in papers.glob("rpacrr*.toml")} - {"rpacrr-common"}
