@@ -196,14 +196,14 @@ def show_encoding(quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
     if not _err.is_terminal:
         last = time.monotonic()
 
-        def say_progress(progress: "Progress") -> None:
+        def say_speed(progress: "Progress") -> None:
             nonlocal last
             if (now := time.monotonic()) - last >= _PLAIN_LINE_SECONDS:
                 last = now
                 done = f"{progress.documents:,} of {progress.total:,}"
                 say(f"Encoding: {done}, {_describe_speed(progress)}")
 
-        yield say_progress
+        yield say_speed
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
