@@ -270,7 +270,7 @@ class Pipeline:
     def _encode_query(self, query: str, deadline: Deadline) -> EncodedQuery | None:
         """By the model whose vectors find documents, if there is time for it."""
         stage = self._dense_stage()
-        if self.retrieval == "bm25" or stage is None:
+        if self.retrieval == "bm25" or stage is None or not query.strip():
             return None
         if deadline.remaining() <= stage.least_ms():
             stage.query_cost.relax()
@@ -414,7 +414,10 @@ class Pipeline:
             words = snapshot.doc(int(docs[0])).text.split()[:5]
             ample = Deadline.after(_AMPLE_MS)  # queries have a deadline, too
             deepest = max(1, self.candidates)
-            self.index.top_k([" ".join(words)], deepest, self.method, deadline=ample)
+            # A method of ours: an external first stage is not asked.
+            self.top_k(" ".join(words), deepest, method=self.method, deadline=ample)
+            if (near := self._neighbourhood(None)) is not None:
+                near.find(docs[:1])
         for stage in self.stages:
             stage.calibrate(self.scheduler.clock)
         for size in CALIBRATION_DOCS if self.stages and len(docs) else ():

@@ -143,3 +143,21 @@ def test_without_time_for_the_query_terms_alone_find(index: Index, reranker: Rer
     with pytest.warns(match="nothing could be re-ranked"):
         ranking = search(QUERY, budget_ms=5)
     assert {hit.found_by for hit in ranking} == {("bm25",)}
+
+
+def test_a_query_without_words_finds_nothing(index: Index, reranker: Reranker) -> None:
+    assert not Pipeline(index, reranker, calibrate=False)(" ").hits
+
+
+def test_opening_runs_all_that_a_query_runs(
+    index: Index, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled or numbered once must not be in the first query's budget."""
+    ran = []
+    for name in ("nearest", "neighbours"):
+        plain = getattr(Store, name)
+        monkeypatch.setattr(
+            Store, name, lambda *given, n=name, p=plain: (ran.append(n), p(*given))[1]
+        )
+    Pipeline(index, reranker)
+    assert set(ran) == {"nearest", "neighbours"}
