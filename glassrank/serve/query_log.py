@@ -46,11 +46,17 @@ class QueryLog:
         line = json.dumps(event).encode() + b"\n"
         try:
             with self._lock:
-                if self._path.stat().st_size + len(line) > self._most:
+                if self._size() + len(line) > self._most:
                     self._rotate()
                 self._append(line)
         except OSError as error:
             _log.warning("the query log cannot be written: %s", error)
+
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:  # another process has just rotated it away
+            return 0
 
     def _append(self, line: bytes) -> None:
         # Opened for each line: another process may have rotated the file.
@@ -67,7 +73,7 @@ class QueryLog:
             Folder.open(self._path.parent) as folder,
             folder.lock(self._path.name),
         ):
-            if self._path.stat().st_size < self._most // 2:  # another process has
+            if self._size() < self._most // 2:  # another process has
                 return
             paths = list_files(self._path)
             for younger, older in reversed(list(pairwise(paths))):

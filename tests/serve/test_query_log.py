@@ -113,3 +113,11 @@ def test_writers_that_share_a_log_lose_no_line_and_rotate_once(tmp_path: Path) -
     events = [event for file in files for event in read_events(file)]
     assert {int(event["query_id"], 16) for event in events} == set(range(2 * count))
     assert len(files) <= 8 and len(events) == 2 * count
+
+
+def test_a_log_that_another_process_has_just_rotated_loses_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    log = QueryLog(path, Limits())
+    path.replace(tmp_path / "log.jsonl.1")  # the other process has not written yet
+    log.write("click", "a" * 16)
+    assert [event["query_id"] for event in read_events(path)] == ["a" * 16]
