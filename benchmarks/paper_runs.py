@@ -27,13 +27,14 @@ from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import preparation_settings, read_config
 
 
-def read_plan(path: Path) -> tuple[dict, list[tuple[Path, float]]]:
-    """The plan, and its configs with the seconds of a run, in their order."""
+def read_plan(path: Path) -> tuple[dict, list[tuple[Path, float, int]]]:
+    """The plan, and its runs in their order: config, estimated seconds, seed."""
     plan = tomllib.loads(path.read_text("utf-8"))
     return plan, [
-        ((path.parent / f"{name}.toml").resolve(), float(group["seconds"]))
+        ((path.parent / f"{name}.toml").resolve(), float(group["seconds"]), seed)
         for group in plan["runs"]
         for name in group["configs"]
+        for seed in group.get("seeds", plan["seeds"])
     ]
 
 
@@ -48,7 +49,7 @@ def pack(options: argparse.Namespace) -> None:
     from glassrank.research.train.training_texts import read_collections
 
     options.out.mkdir(parents=True, exist_ok=True)
-    for path, _ in read_plan(options.plan)[1]:
+    for path, *_ in read_plan(options.plan)[1]:
         config = read_config(path)
         file = options.out / f"{texts_name(config)}.pickle.xz"
         if file.exists():
@@ -77,18 +78,8 @@ def run(options: argparse.Namespace) -> None:
     """Run as many of the plan as fit the time."""
     began = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
-    plan, configs = read_plan(options.plan)
-    waiting = [
-        (path, seconds, seed)
-        for seed in plan["seeds"]
-        for path, seconds in configs
-        if not result_file(options.out, path, seed).exists()
-    ] if options.by_seed else [
-        (path, seconds, seed)
-        for path, seconds in configs
-        for seed in plan["seeds"]
-        if not result_file(options.out, path, seed).exists()
-    ]  # fmt: skip
+    plan, runs = read_plan(options.plan)
+    waiting = [run for run in runs if not result_file(options.out, run[0], run[2]).exists()]
     running: list[subprocess.Popen[bytes]] = []
     for path, seconds, seed in waiting:
         while len([one for one in running if one.poll() is None]) >= options.processes:
@@ -146,7 +137,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1600)
     parser.add_argument("--scale", type=float, default=1.0, help="of the plan's estimates")
     parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--by-seed", action="store_true", help="all configs before the next seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-m", action="append", default=[])
     options = parser.parse_args()

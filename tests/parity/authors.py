@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.models.model import Output, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.research.papers.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
 from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

@@ -13,7 +13,7 @@ from glassrank.deadline import now
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.rerank import Pipeline
-from glassrank.rerank.run_candidates import find_candidates
+from glassrank.rerank.pipeline import find_candidates
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
 from glassrank.types import Qrels, Ranking, Run
 

@@ -18,7 +18,6 @@ from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.doc_reader import find_sentence_ends
 from glassrank.models.model import to_array
-from glassrank.models.text_batches import TextReader
 from glassrank.rerank import Reranker
 from glassrank.research.learn.clicks import estimate_examination, weigh_clicks
 from glassrank.research.learn.logs import Log
@@ -36,7 +35,6 @@ class ExampleMaker:
 
     def __init__(self, index: Index, reranker: Reranker) -> None:
         self.index, self.reranker = index, reranker
-        self._reader = TextReader(reranker.saved)
 
     def make(self, text: str) -> Example | None:
         """A query with its candidates; None where there are too few to learn from."""
@@ -59,7 +57,7 @@ class ExampleMaker:
                 example = self.make(text)
                 if example is None or number not in example.docs:
                     continue
-                asked = self._reader.query(text).ids[1:-1]  # without [CLS] and [SEP]
+                asked = self.reranker.read_query(text).ids[1:-1]  # without [CLS] and [SEP]
                 start = _find(ids, asked)
                 if start < 0:
                     continue

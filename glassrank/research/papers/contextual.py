@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.backends.attention import NEVER
-from glassrank.research.papers.tk_config import ContextualConfig, sinusoidal_positions
+from glassrank.models.late_interaction import ContextualConfig, sinusoidal_positions
 
 _FUSED_SIZES = 8
 """A head's size on a GPU is a multiple of this, or attention forms each head's (L, L) shares."""

@@ -31,10 +31,10 @@ from glassrank.backends.match import (
     unit,
 )
 from glassrank.models.bi_encoders import sum_paths
+from glassrank.models.late_interaction import TK_INFO, ContextualConfig, TKConfig
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.contextual import ContextualLayers
-from glassrank.research.papers.tk_config import TK_INFO, ContextualConfig, TKConfig
 
 
 class ContextualRanker(WordRanker):

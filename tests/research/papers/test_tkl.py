@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from glassrank.models import TokenEmbeddings
-from glassrank.research.papers.tk_config import ContextualConfig
+from glassrank.models.late_interaction import ContextualConfig
 from glassrank.research.papers.tkl import TKL, TKLConfig
 
 LAYERS = ContextualConfig(layers=1, heads=2, attention_size=4, feed_forward=8)

@@ -42,10 +42,10 @@ def test_there_are_some() -> None:
 def test_a_row_names_its_config_and_says_where_its_run_differed(
     section: str, folder: str, name: str, cell: str
 ) -> None:
-    named = re.findall(r"`([\w-]+)`(§?)", cell)
+    named = re.findall(r"`([\w/-]+)`(§?)", cell)
     assert named, f"{name} has no config"
     for stem, mark in named:
-        entry = FIGURES[f"{folder}/{stem}"]
+        entry = FIGURES[stem if "/" in stem else f"{folder}/{stem}"]
         assert bool(mark) == (section in entry.get("runs that differed", {}))
 
 

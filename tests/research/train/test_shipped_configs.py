@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from glassrank.models.late_interaction import TKConfig
 from glassrank.research.papers.duet import DuetConfig
 from glassrank.research.papers.knrm import KNRMConfig
 from glassrank.research.papers.matchpyramid import MatchPyramidConfig
 from glassrank.research.papers.pacrr import CoPACRRConfig, PACRRConfig
 from glassrank.research.papers.rpacrr import RPACRRConfig
-from glassrank.research.papers.tk_config import TKConfig
 from glassrank.research.train.config_files import find_model_class, read_config
 from glassrank.settings import from_plain, to_plain
 

@@ -47,3 +47,10 @@ def test_tables_become_figures(folder: Path) -> None:
     lines = types.splitlines()
     assert lines[0] == "| queries | | first stage | knrm |" and len(lines) == 5
     assert f"{row['systems']['knrm'][0]['mean']['RR@10']:.3f}" in lines[-1]
+
+
+def test_a_collection_has_a_row_of_statistics(folder: Path) -> None:
+    docs = [line.split("\t")[1].split() for line in (folder / "docs.tsv").read_text().splitlines()]
+    cells = made("collection_statistics.py", folder / "knrm.toml").splitlines()[-1].split(" | ")
+    assert cells[1:3] == ["60", "8.0"] and cells[5:] == ["20", "20", "20", "2.0", "1.0 |"]
+    assert cells[4] == str(len({word for words in docs for word in words}))

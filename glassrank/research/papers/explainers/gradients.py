@@ -25,7 +25,9 @@ from glassrank.explanations.attribution import (
     Values,
     make_marks,
     make_part,
+    make_path,
     make_signal,
+    make_term_parts,
     scale_columns,
     spread_over_windows,
     to_matrix,
@@ -73,7 +75,7 @@ def explain_ngrams(pair: ScoredPair) -> Attribution:
     idf = _make_idf(pair, out, gradients)
     empty_rows = math.fsum(float(path.values[words:].sum()) for path in paths)
     outside = math.fsum(float(path.outside[:words].sum()) for path in paths)
-    parts = [_make_tree(path, names, pair.query_tokens) for path in paths] + idf
+    parts = [make_path(p.name, pair.query_tokens, p.values.tolist(), names) for p in paths] + idf
     parts += _make_padding(empty_rows)
     constant = make_part("constant", out.score.item(), (part.value for part in parts))
     return Attribution(
@@ -160,32 +162,11 @@ def _make_idf(pair: ScoredPair, out: Output, gradients: dict[str, Tensor]) -> li
     if not pair.model.config.idf:
         return []
     values = (gradients["idf"] * out.parts["idf"])[0].tolist()
-    terms = enumerate(zip(pair.query_tokens, values, strict=False))
-    return [ScorePart.total("idf", "path", (ScorePart(t, "term", v, q) for q, (t, v) in terms))]
+    return [ScorePart.total("idf", "path", make_term_parts(pair.query_tokens, values))]
 
 
 def _make_padding(value: float) -> list[ScorePart]:
     return [ScorePart("padding", "constant", value)] if value else []
-
-
-def _make_tree(path: NGramPath, names: list[str], terms: tuple[str, ...]) -> ScorePart:
-    rows = path.values.tolist()
-    return ScorePart.total(
-        path.name,
-        "path",
-        (
-            ScorePart.total(
-                term,
-                "term",
-                (
-                    ScorePart(name, "signal", rows[q][number], number)
-                    for number, name in enumerate(names)
-                ),
-                q,
-            )
-            for q, term in enumerate(terms)
-        ),
-    )
 
 
 def _make_signal(number: int, name: str, paths: list[NGramPath], matrix: Values) -> Signal:
@@ -216,12 +197,8 @@ def explain_pyramid(pair: ScoredPair) -> Attribution:
     similarity = pair.trim_padding(out.parts["similarity"])  # (Q, D)
     shares = pair.trim_padding(gradient) * similarity  # (Q, D)
     patterns = pair.trim_padding(out.parts["patterns"])  # (Q, D)
-    values = shares.sum(1).tolist()
-    tree = ScorePart.total(
-        "patterns",
-        "path",
-        (ScorePart(term, "term", values[q], q) for q, term in enumerate(pair.query_tokens)),
-    )
+    terms = make_term_parts(pair.query_tokens, shares.sum(1).tolist())
+    tree = ScorePart.total("patterns", "path", terms)
     constant = ScorePart("constant", "constant", out.score.item() - tree.value)
     signal = make_signal("patterns", {"patterns": tree.value}, scale_columns(patterns))
     marked = [0 if any(column) else None for column in shares.T.tolist()]

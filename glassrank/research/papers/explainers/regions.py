@@ -7,7 +7,13 @@ their vectors and the regions stay where they are.
 import torch
 
 from glassrank.backends.match import kernel_values
-from glassrank.explanations.attribution import Attribution, ScoredPair, make_marks, to_matrix
+from glassrank.explanations.attribution import (
+    Attribution,
+    ScoredPair,
+    make_marks,
+    make_term_parts,
+    to_matrix,
+)
 from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
 from glassrank.explanations.structure import PathShare, ScorePart
 from glassrank.research.papers.tkl import TKL
@@ -47,12 +53,8 @@ def explain_regions(pair: ScoredPair) -> Attribution:
         if chosen:
             first, last = chosen[0][0] * config.stride, chosen[-1][0] * config.stride
             name = f"{name}, words {first + 1} to {min(last + config.window, words)}"
-        rows = zip(pair.query_tokens, by_term.tolist(), strict=True)
-        parts.append(
-            ScorePart.total(
-                name, "path", [ScorePart(t, "term", v, q) for q, (t, v) in enumerate(rows)]
-            )
-        )
+        by_word = make_term_parts(pair.query_tokens, by_term.tolist())
+        parts.append(ScorePart.total(name, "path", by_word))
         total = by_kernel.sum()  # the model sums in another order: its last digits are right
         by_kernel *= by_term.sum() / total if total else 1.0
         columns.append([PathShare(name, None, None, value) for value in by_kernel.tolist()])

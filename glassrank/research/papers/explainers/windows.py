@@ -15,7 +15,13 @@ from torch.nn import functional
 
 from glassrank.backends.configs import FLOOR, Kernels
 from glassrank.backends.match import kernel_values
-from glassrank.explanations.attribution import Attribution, ScoredPair, make_marks, to_matrix
+from glassrank.explanations.attribution import (
+    Attribution,
+    ScoredPair,
+    make_marks,
+    make_term_parts,
+    to_matrix,
+)
 from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
 from glassrank.explanations.structure import PathShare, ScorePart
 from glassrank.research.papers.tk import TKWindowed
@@ -136,10 +142,7 @@ def _tree(size: Size, pair: ScoredPair) -> ScorePart:
     by_term = size.summands.sum(2).T.tolist()  # (W, Q)
     for number, base in enumerate(size.base.tolist()):
         start, stop = number * size.size, min((number + 1) * size.size, pair.num_doc_tokens)
-        terms = [
-            ScorePart(term, "term", value, q)
-            for q, (term, value) in enumerate(zip(pair.query_tokens, by_term[number], strict=True))
-        ]
+        terms = make_term_parts(pair.query_tokens, by_term[number])
         name = f"words {start + 1} to {stop}"
         windows.append(
             ScorePart.total(name, "window", [*terms, ScorePart("base", "constant", base)])
