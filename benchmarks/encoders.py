@@ -1,11 +1,11 @@
-"""What computes `default`'s encoder on a CPU: ONNX Runtime in three forms, and PyTorch.
+"""What computes `default`'s encoder on a CPU: ONNX Runtime in four forms, and PyTorch.
 
     python benchmarks/encoders.py                                  # speed
     python benchmarks/encoders.py --data COLLECTION --queries 50   # and quality, on dev queries
 
 The rule, written down before the figures: our own encoder stays only where it is at least 1.5 times
 as fast for a query of 12 tokens and no slower for documents, on two of the three kinds of processor
-that we get to see (VNNI, AMX, ARM). Otherwise it goes. It went (`docs/decisions/0029`), and the
+that we get to see (VNNI, AMX, ARM). Otherwise it goes. It went (`docs/decisions/0030`), and the
 line that measured it with it.
 
 One text at a time. The forms take turns, so that a noisy neighbour disturbs them alike; times are
@@ -32,8 +32,9 @@ from glassrank.backends.onnx_encoders import (
     Quantized,
     Weights,
     add_bert,
+    block_linear,
     float_linear,
-    int8_linear,
+    row_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.onnx_session import OnnxSession
@@ -60,7 +61,8 @@ def dynamic_linear(graph: Graph, rows: str, name: str, weight: Any) -> str:
 
 LINEAR: dict[str, Linear] = {
     "ONNX Runtime, int8 dynamic": dynamic_linear,
-    "ONNX Runtime, int8 blocks": int8_linear,
+    "ONNX Runtime, int8 rows": row_linear,
+    "ONNX Runtime, int8 blocks": block_linear,
     "ONNX Runtime, float32": float_linear,
 }
 

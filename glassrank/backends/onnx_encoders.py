@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.configs import EncoderConfig, relative_position_buckets
+from glassrank.backends.cpu import has_vnni
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.errors import InputError
 
@@ -84,8 +85,27 @@ def as_float32(weight: Weight) -> Array:
     return np.asarray(weight, np.float32)
 
 
-def int8_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
-    """8-bit weights and activations. Each row is quantized by itself."""
+def row_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
+    """8-bit weights and activations; all activations of a row share a scale. Without VNNI, sums of
+    two products overflow on x86."""
+    peaks = graph.add("ReduceMax", graph.add("Abs", rows), graph.constant(-1), keepdims=1)
+    peaks = graph.add("Add", peaks, graph.constant(_EPSILON))  # (1, L, 1)
+    step = graph.weight("activation step", np.array(1 / 127, np.float32))
+    zero, weight_zero = (
+        graph.weight(f"zero {kind.__name__}", np.array(value, kind))
+        for kind, value in ((np.uint8, 128), (np.int8, 0))
+    )
+    given = graph.add("QuantizeLinear", graph.add("Div", rows, peaks), step, zero)
+    transposed = graph.weight(name, np.ascontiguousarray(weight.values.T))  # (K, N)
+    scales = graph.weight(f"{name}.scales", weight.scales)
+    made = graph.add(
+        "MatMulIntegerToFloat", given, transposed, step, scales, zero, weight_zero, domain=CONTRIB
+    )
+    return graph.add("Mul", made, peaks)
+
+
+def block_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
+    """8-bit weights and activations; each block of a row has a scale."""
     outputs, inputs = weight.values.shape
     blocks = -(-inputs // _BLOCK)
     filled = np.zeros((outputs, blocks * _BLOCK), np.uint8)
@@ -113,7 +133,10 @@ def float_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
 
 def stored_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
     """As precise as the weights are stored: in 8 bits, or in float32."""
-    linear: Linear = int8_linear if isinstance(weight, Quantized) else float_linear
+    if not isinstance(weight, Quantized):
+        return float_linear(graph, rows, name, weight)
+    # VNNI multiplies whole rows 1.6 times as fast as blocks; elsewhere they are equally fast.
+    linear = row_linear if has_vnni() else block_linear
     return linear(graph, rows, name, weight)
 
 
@@ -208,11 +231,12 @@ class Builder:
         self, rows: str, residual: str, name: str, size: int, epsilon: float, layer: str = ""
     ) -> str:
         """The norm of a sum: rows, the bias of the layer that made them, and the residual."""
-        names = [f"{name}.weight", f"{name}.bias", *([f"{layer}.bias"] if layer else [])]
-        given = [rows, residual, *(self.vector(n, size) for n in names)]
-        return self._graph.add(
-            "SkipLayerNormalization", *given, domain=CONTRIB, epsilon=float(epsilon)
-        )
+        if layer:
+            rows = self.add_bias(rows, layer, size)
+        total = self._graph.add("Add", rows, residual)
+        given = [total, *(self.vector(f"{name}.{part}", size) for part in ("weight", "bias"))]
+        # A quarter of the time of `SkipLayerNormalization`, which adds residual and bias itself.
+        return self._graph.add("LayerNormalization", *given, axis=-1, epsilon=float(epsilon))
 
     def activate(self, rows: str, name: str, size: int, activation: str) -> str:
         """The activation of rows and their layer's bias."""

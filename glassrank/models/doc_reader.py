@@ -184,7 +184,7 @@ class PassageReader:
     ) -> None:
         """Passages have at most `longest` ids, and at most `most_words` words."""
         self.settings = settings or Passages()
-        self._encoder = encoder
+        self.encoder = encoder
         self._longest = longest
         self._usual = _USUAL_CHARACTERS_PER_WORD * longest
         self._most_words = most_words
@@ -243,13 +243,13 @@ class PassageReader:
     def _sizes(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The sizes of texts: (n, c)."""
         counted = self._most_words is not None
-        encoded = self._encoder.encode(texts, _ALL, _ALL if counted else None)
+        encoded = self.encoder.encode(texts, _ALL, _ALL if counted else None)
         ids = [len(text.ids) - self._special for text in encoded]
         columns = [ids, [len(split_words(text)) for text in texts]] if counted else [ids]
         return np.array(columns, np.int64).T.reshape(len(texts), len(columns))
 
     def _encode(self, texts: Sequence[str]) -> list[TextIds]:
-        return self._encoder.encode(texts, self._longest, self._most_words)
+        return self.encoder.encode(texts, self._longest, self._most_words)
 
 
 class ReadDoc:

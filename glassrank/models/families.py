@@ -38,7 +38,7 @@ _CLASSES = {
 ONNX_MODELS = {
     "kernel_bert": "glassrank.models.onnx_models:OnnxKernelBERT",
     "maxsim": "glassrank.models.onnx_models:OnnxMaxSim",
-    "tk": f"{_PAPERS}.tk_onnx:OnnxTK",
+    "tk": "glassrank.models.onnx_models:OnnxTK",
 }
 """Families that ONNX Runtime computes, without PyTorch."""
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.configs import ScoringHead
 from glassrank.errors import InputError
+from glassrank.text import pad
 
 Array: TypeAlias = Any
 """A numpy array, or a PyTorch tensor, by what computes the model: the two share no type."""
@@ -30,6 +31,18 @@ class TokenBatch(NamedTuple):
 
     ids: Array  # (B, L) integers
     mask: Array  # (B, L) floats
+
+
+def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
+    """A batch padded to its longest text, of arrays or, for a device, of tensors."""
+    padded, mask = pad(ids)
+    if device is None:
+        return TokenBatch(padded, mask.astype(np.float32))
+    import torch
+
+    return TokenBatch(
+        torch.from_numpy(padded).to(device), torch.from_numpy(mask).float().to(device)
+    )
 
 
 class TokenEmbeddings(NamedTuple):

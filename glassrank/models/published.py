@@ -157,9 +157,6 @@ class PublishedCrossEncoder(PublishedRanker):
 class _Encoder(PublishedRanker):
     """Encodes query and document apart, so that documents can be encoded before."""
 
-    def _states(self, ids: Array, side: str) -> Array:
-        return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
-
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return self._encode(batch, "query", NEVER)
 
@@ -196,7 +193,7 @@ class PublishedBiEncoder(_Encoder):
     )
 
     def _rows(self, ids: Array, side: str) -> Array:
-        states = self._states(ids, side)
+        states = self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
         pooling = self.config.pooling
         pooled = states if pooling == "none" else states[0] if pooling == "cls" else states.mean(0)
         return _unit(pooled.reshape(1, -1))

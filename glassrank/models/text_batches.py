@@ -2,53 +2,33 @@
 filter of tokens that a store can do without."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.threads import map_parallel, num_threads
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import PassageReader, ReadDoc
+from glassrank.models.doc_reader import PassageReader
 from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
-from glassrank.text import Vocabulary, pad
+from glassrank.models.model import Model, TokenEmbeddings
+from glassrank.text import Vocabulary
 from glassrank.text.encoder import (
     SubwordVocabulary,
     TextEncoder,
-    TextIds,
     WordEncoder,
     WordPieceEncoder,
 )
 from glassrank.text.english import is_function_word
-from glassrank.types import Doc
 
 Result = TypeVar("Result")
 
 
-class TextReader:
-    """Tokenizes queries and documents for a model."""
-
-    def __init__(self, saved: SavedModel) -> None:
-        self.encoder = make_text_encoder(saved)
-        self._usage = saved.usage
-        self._subwords = saved.model.subword_text
-        usage, subwords = saved.usage, saved.model.subword_text
-        self.passages = PassageReader(
-            self.encoder,
-            usage.doc_length,
-            None if subwords is None else subwords.doc_words,
-            usage.passages,
-        )
-
-    def query(self, text: str) -> TextIds:
-        """A query's ids, cut to what the model reads."""
-        most = None if self._subwords is None else self._subwords.query_words
-        return self.encoder.encode([text], self._usage.query_length, most)[0]
-
-    def docs(self, docs: Sequence[Doc]) -> list[ReadDoc]:
-        """Documents, as passages where they are longer than what the model reads."""
-        return self.passages.read(docs)
+def make_passage_reader(saved: SavedModel) -> PassageReader:
+    """How a model reads documents: as passages where they are longer than what it reads."""
+    usage, subwords = saved.usage, saved.model.subword_text
+    most_words = None if subwords is None else subwords.doc_words
+    return PassageReader(make_text_encoder(saved), usage.doc_length, most_words, usage.passages)
 
 
 def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
@@ -67,18 +47,6 @@ def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     grow = all(table is not None and table.has_ngrams for table in tables)
     vocabulary = SubwordVocabulary(words, tables) if grow else Vocabulary(words, buckets)
     return WordEncoder(vocabulary, remove_stop_words=removed)
-
-
-def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
-    """A batch padded to its longest text, of arrays or, for a device, of tensors."""
-    padded, mask = pad(ids)
-    if device is None:
-        return TokenBatch(padded, mask.astype(np.float32))
-    import torch
-
-    return TokenBatch(
-        torch.from_numpy(padded).to(device), torch.from_numpy(mask).float().to(device)
-    )
 
 
 def batch_by_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from glassrank import Doc, Index
 from glassrank.backends import compiled
 from glassrank.backends.compiled import FUNCTIONS, Compiled
 from glassrank.cli.warmup import compile_modules
-from glassrank.index import packed_postings, segment_checks, topk
+from glassrank.index import packed_postings, scoring, segment_checks
 
 SMALL = """
 import sys
@@ -93,7 +93,7 @@ def test_counts_of_any_size_and_deleted_documents_are_searched_by_the_same_code(
         index.search("cat")
         index.delete(["b"])
         Index(index.path).search("cat", method="ql")
-    assert kinds(topk.search_segment) == 1
+    assert kinds(scoring.search_segment) == 1
     assert kinds(packed_postings.unpack_postings) == kinds(packed_postings.postings_are_valid) == 1
     assert kinds(segment_checks._count) == kinds(segment_checks._ascend) == 1
 

@@ -14,20 +14,23 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.cpu import architecture, has_vnni
 from glassrank.backends.onnx_encoders import (
+    Linear,
     Quantized,
     Weights,
     add_bert,
     as_float32,
-    int8_linear,
+    block_linear,
+    row_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError
+from glassrank.models.late_interaction import ContextualConfig, sinusoidal_positions
+from glassrank.models.onnx_models import add_contextual
 from glassrank.research.papers.contextual import ContextualLayers
-from glassrank.research.papers.tk_config import ContextualConfig, sinusoidal_positions
-from glassrank.research.papers.tk_onnx import add_contextual
 
 SMALL = EncoderConfig(vocabulary=30, size=24, layers=2, heads=4, feed_forward=40, positions=20)
 KINDS = {
@@ -98,23 +101,27 @@ def test_contextual_vectors_are_those_of_the_plain_form() -> None:
 
 
 @pytest.mark.parametrize("inputs", [24, 128, 300])
-def test_int8_products_are_those_of_rounded_rows(inputs: int) -> None:
-    """The slow form: each block of 128 values of a row becomes integers with a scale of its own."""
+@pytest.mark.parametrize("linear", [block_linear, row_linear])
+def test_int8_products_are_those_of_rounded_rows(linear: Linear, inputs: int) -> None:
+    """The slow form: each row, or block of 128 of its values, becomes integers with a scale."""
+    if linear is row_linear and architecture() == "x86_64" and not has_vnni():
+        pytest.skip("sums of two products overflow without VNNI")
+    size = inputs if linear is row_linear else 128
     random = np.random.default_rng(inputs)
     scales = random.uniform(0.001, 0.01, 7).astype(np.float32)
     weight = Quantized(random.integers(-127, 128, (7, inputs), np.int8), scales)
     rows = random.normal(size=(1, 5, inputs)).astype(np.float32)
     graph = Graph("product")
     given = graph.input("rows", "float32", [1, "length", inputs])
-    made = int8_linear(graph, given, "weight", weight)
+    made = linear(graph, given, "weight", weight)
     graph.output("made", made, "float32", [1, "length", 7])
     (found,) = OnnxSession(graph.serialize(), optimised=True).run({"rows": rows})
     expected = np.zeros((5, 7))
-    for start in range(0, inputs, 128):
-        block = rows[0, :, start : start + 128].astype(np.float64)  # (5, B)
+    for start in range(0, inputs, size):
+        block = rows[0, :, start : start + size].astype(np.float64)  # (5, B)
         step = np.abs(block).max(1, keepdims=True) / 127
         whole = np.rint(block / step) * step
-        expected += whole @ as_float32(weight)[:, start : start + 128].T.astype(np.float64)
+        expected += whole @ as_float32(weight)[:, start : start + size].T.astype(np.float64)
     exact = rows[0].astype(np.float64) @ as_float32(weight).T.astype(np.float64)
     off = np.abs(found[0] - expected).max()
     assert off <= 0.3 * np.abs(exact - expected).max() + 1e-4  # nothing but last bits of rounding

@@ -17,11 +17,11 @@ from glassrank.backends.configs import EncoderConfig, Kernels
 from glassrank.backends.gpu import folded_layers
 from glassrank.backends.gpu.kernels import pool_triton
 from glassrank.models import TokenBatch
+from glassrank.models.late_interaction import ContextualConfig
 from glassrank.research.papers.contextual import ContextualLayers
 from glassrank.research.papers.gpu_contextual import ContextualOnGPU
 from glassrank.research.papers.gpu_mores import StoredMORES
 from glassrank.research.papers.mores import MORES, MORESConfig
-from glassrank.research.papers.tk_config import ContextualConfig
 
 TYPES = {
     torch.bfloat16: "*bf16",

@@ -15,10 +15,10 @@ from glassrank.backends.configs import FLOOR, Kernels
 from glassrank.backends.gpu.kernels import Tuning, pool_triton
 from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.errors import InputError
+from glassrank.models.late_interaction import ContextualConfig
 from glassrank.research.papers.contextual import ContextualLayers, Norm
 from glassrank.research.papers.gpu_attention import attend
 from glassrank.research.papers.gpu_contextual import ContextualOnGPU, add_norm
-from glassrank.research.papers.tk_config import ContextualConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 

@@ -3,10 +3,7 @@
 Run by test_saving_models.py in a process of its own, since it forks and sets limits.
 """
 
-import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +14,7 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import fingerprint
 
 sys.path.append(str(Path(__file__).parents[1]))
-from killed import dies_at_sync, killed
+from killed import dies_at_sync, killed, limited
 
 
 def mark(folder: Path) -> str:
@@ -43,16 +40,6 @@ def at_every_sync(folder: Path) -> None:
         number += 1
     assert mark(folder) == wanted[1]
     print("at_every_sync", number - 1)
-
-
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def little_room(folder: Path) -> None:

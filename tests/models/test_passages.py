@@ -20,8 +20,7 @@ from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.models.passages import aggregate_passages
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.candidates import CandidateGroup, PassageList
-from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.scheduler import CostModel, Scheduler
 from glassrank.settings import from_plain
 from glassrank.types import Doc
 

@@ -18,7 +18,7 @@ from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
 from glassrank.explanations import explain_docs
 from glassrank.models.io.load import load_for_inference
-from glassrank.models.text_batches import make_batch
+from glassrank.models.model import make_batch
 
 WORDS = [
     "[PAD]",

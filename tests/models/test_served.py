@@ -22,7 +22,7 @@ from glassrank.models.io.model_folder import Usage, fingerprint
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 from glassrank.rerank import Pipeline, Reranker
-from glassrank.rerank.backend import OnnxBackend
+from glassrank.rerank.reranker import OnnxBackend
 from glassrank.types import Doc
 
 KINDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {

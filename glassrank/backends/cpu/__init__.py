@@ -19,6 +19,12 @@ def has(*features: str) -> bool:
     return {f"+{feature}" for feature in features} <= set(_names()[2].split(","))
 
 
+@cache
+def has_vnni() -> bool:
+    """Whether sums of int8 products are exact, and as fast as they can be, on an x86 processor."""
+    return has("avx512vnni") or has("avxvnni")
+
+
 def rows_at_once() -> int:
     """How many sums of sixteen float32 (see `simd`) stay in registers, beside what is added to
     them: eight, so that none waits for the one before it, where each is one register; where it

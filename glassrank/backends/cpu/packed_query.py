@@ -9,31 +9,14 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import overload
-from numpy.typing import NDArray
 
 from glassrank.backends.cpu.simd import INT, LANES, intrinsic
 
 Kind = Literal["bf16", "int8", "simd"]
 
-AT_ONCE: dict[Kind, int] = {"bf16": 32, "int8": 64, "simd": 1}
-"""Values of a token that are multiplied at once: no fewer are read."""
-
 INT8_PARTS = 3
 INT8_PLACE = 128
 """Parts of int8 are digits to this base."""
-
-_MANY = 128
-_BF16, _INT8 = np.empty(0, np.uint16), np.empty(0, np.int8)
-_INT32, _FLOAT32 = np.empty(0, np.int32), np.empty(0, np.float32)
-
-
-class QueryLayout(NamedTuple):
-    """How a query is packed. The arrays are empty: compiled code needs only their dtypes."""
-
-    values: NDArray[Any]
-    products: NDArray[Any]
-    parts: int  # of each value
-    product_parts: int  # of each product: those of int8 are integers, and stay apart
 
 
 class PackedQuery(NamedTuple):
@@ -46,17 +29,6 @@ class PackedQuery(NamedTuple):
     groups: int
     size: int  # values of each token
     parts: int
-
-
-def layout(kind: Kind, size: int) -> QueryLayout:
-    """For embeddings of so many values. Three parts of bfloat16 have all bits of float32. Two miss
-    up to 2^-18 of each value, in either direction: summed over many values, this is no more than
-    float32 loses in the summing."""
-    if kind == "bf16":
-        return QueryLayout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
-    if kind == "int8":
-        return QueryLayout(_INT8, _INT32, INT8_PARTS, INT8_PARTS)
-    return QueryLayout(_FLOAT32, _FLOAT32, 1, 1)
 
 
 def kind_of(values: Any) -> Kind:

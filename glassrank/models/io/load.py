@@ -59,7 +59,7 @@ def load_for_inference(
     if device == "cpu" and (graph := published_graph(folder)) is not None:
         return load_published(folder, graph)
     if device == "cpu" and not exact and find_spec("numba") is not None:
-        saved = _read(folder, partial(_load_fastest, trusted=trusted))
+        saved = _read(folder, lambda files: load_without_torch(files) or load_files(files, trusted))
         if saved.model.device is None:
             return replace(saved, load_trained=partial(load_model, folder, trusted=trusted))
         return saved
@@ -117,10 +117,6 @@ def _load_published(folder: Path) -> SavedModel:
     from glassrank.models.transformers_folders import load_transformers_folder
 
     return load_transformers_folder(folder)
-
-
-def _load_fastest(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
-    return load_without_torch(files) or load_files(files, trusted)
 
 
 def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
