@@ -25,7 +25,7 @@ from glassrank_bench.measuring import processor
 
 from glassrank.corpus import read_docs, read_queries
 from glassrank.index import Index, parse_method
-from glassrank.index.methods import run_method
+from glassrank.index.search import run_method
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 

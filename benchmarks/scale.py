@@ -37,9 +37,9 @@ from glassrank.models import EmbeddingTable
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 DRAWS = 20_000

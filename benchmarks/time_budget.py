@@ -29,7 +29,7 @@ from glassrank.models.io.model_folder import SPECIAL_WORDS, Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import read_pretrained
 from glassrank.rerank import Pipeline, Reranker
-from glassrank.rerank.run_candidates import find_candidates
+from glassrank.rerank.pipeline import find_candidates
 from glassrank.research.commands.budget_report import draw
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
 from glassrank.research.evaluate.measures import Measure

@@ -1,10 +1,11 @@
 """Work that is killed, in a child that was forked: it needs no start of its own. Nothing else may
-run in the process that forks."""
+run in the process that forks. And work on a disk with little room."""
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Work = Callable[[], object]
 
@@ -57,3 +58,16 @@ def dies_at_sync(number: int, work: Work) -> Work:
         dies_at(number, work, (os, "fsync"))()
 
     return dying
+
+
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes."""
+    import resource  # Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -55,7 +55,7 @@ SAME_IDEA = frozenset(
     # A command and what it calls; the plain maths and its fast forms; the manifest and the writer
     # of an index and of a store.
     "adapt budget clusters encode evaluate experiment index judge learn prepare runs "
-    "search select tune attention contextual kernels soft_counts transformer "
+    "search select tune attention contextual kernels transformer "
     "manifest writer cascade_plan".split()
 )
 

@@ -17,11 +17,10 @@ from torch.nn import functional
 from glassrank.backends.configs import EncoderConfig
 from glassrank.models import EmbeddingTable, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import KernelBERT
-from glassrank.models.late_interaction import KernelBERTConfig
+from glassrank.models.late_interaction import KernelBERTConfig, TKConfig
 from glassrank.rerank.torch_backend import Replayed
 from glassrank.research.papers.gpu_contextual import ContextualOnGPU
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import TKConfig
 from glassrank_bench.measuring import Case, MissingError, Result
 from glassrank_bench.workloads import OUR_FORM
 

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models import EmbeddingTable, TokenEmbeddings
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30

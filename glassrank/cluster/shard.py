@@ -33,7 +33,7 @@ from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
-from glassrank.rerank.stages import IndexStage
+from glassrank.rerank.stages import Candidates, IndexStage
 
 _KEPT = 2  # states that stay open: the newest, and the one before, for whoever began with that
 
@@ -208,7 +208,7 @@ class Shard:
         began = self._scheduler.clock()
         deadline = Deadline.after(within_ms, self._scheduler.clock)
         stage = self._open(view).stages[model]
-        candidates = stage.prepare_candidates(query, docs - view.base, first_stage)
+        candidates = stage.prepare_candidates(Candidates(query, docs - view.base, first_stage))
         scored = stage.score(candidates, self._scheduler, deadline)
         return ShardScores(scored, self._scheduler.clock() - began)
 

@@ -7,29 +7,26 @@ computes. The best of all shards are the candidates, and each shard scores its o
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.cluster.mirror import Mirror, parse_url
 from glassrank.cluster.shard import Masks, Shards, View, split_index
 from glassrank.deadline import NEVER, Clock, Deadline
 from glassrank.embeddings import Store
 from glassrank.index import Index
-from glassrank.index.methods import Method, run_method
 from glassrank.index.scoring import BM25, QL
-from glassrank.index.search import TopK, WeightedQuery, merge_top_k
+from glassrank.index.search import Method, TopK, WeightedQuery, merge_top_k, run_method
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import Model, TokenEmbeddings
 from glassrank.rerank.candidates import ScoredDocs, merge_scored
 from glassrank.rerank.cascade import Cascade
-from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.pipeline import Pipeline
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
-from glassrank.rerank.stages import CALIBRATION_DOCS, Grow, IndexStage, sample_docs
+from glassrank.rerank.scheduler import CostModel, Scheduler, scoring_reserve_ms
+from glassrank.rerank.stages import CALIBRATION_DOCS, Candidates, Grow, IndexStage, sample_docs
 from glassrank.types import Ranking
 
 _QUERIES_AT_ONCE = 256
@@ -122,7 +119,7 @@ class _ShardSearch:
         method: BM25 | QL,
         threads: int | None = None,
     ) -> list[TopK]:
-        """As `retrieve.search.search` finds it in one process."""
+        """As `index.search.search` finds it in one process."""
         chunks = range(0, len(queries), _QUERIES_AT_ONCE)
         return [
             top
@@ -178,13 +175,6 @@ class _ShardSearch:
         return [packed[first:last] for first, last in zip([0, *ends], ends, strict=False)]
 
 
-class _Candidates(NamedTuple):
-    query: TokenEmbeddings
-    docs: NDArray[np.int64]
-    first_stage: NDArray[np.float32]
-    places: NDArray[np.int64]
-
-
 class ShardedStage(IndexStage):
     """A model that is where the documents are; queries are encoded once, here."""
 
@@ -203,16 +193,9 @@ class ShardedStage(IndexStage):
         self._network_cost = CostModel()  # of requests and answers, by their number
         self.cost = CostModel()  # of what shards do, by documents
 
-    def prepare_candidates(
-        self,
-        query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-        places: NDArray[np.int64] | None = None,
-    ) -> Any:
+    def prepare_candidates(self, asked: Candidates) -> Any:
         """What shards will be sent."""
-        places = np.arange(len(docs)) if places is None else places
-        return _Candidates(query, docs, first_stage, places)
+        return asked
 
     def score(
         self,
@@ -238,6 +221,7 @@ class ShardedStage(IndexStage):
 
     def _ask(self, candidates: Any, scheduler: Scheduler, deadline: Deadline) -> ScoredDocs:
         query, docs, first_stage, at = candidates
+        at = np.arange(len(docs)) if at is None else at
         left = deadline.remaining()
         way = min(
             scoring_reserve_ms(left) + self._network_cost.predict(1), _MAX_NETWORK_SHARE * left

@@ -13,8 +13,8 @@ from glassrank.embeddings.rows import EncodedPassages, Rows, pack, pack_tensor
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.model_folder import SavedModel, fingerprint
-from glassrank.models.model import Model, TokenEmbeddings, no_gradients, to_array
-from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
+from glassrank.models.model import Model, TokenEmbeddings, make_batch, no_gradients, to_array
+from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_batches
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
@@ -51,7 +51,7 @@ class DocEncoder:
             self._model, self._encoder = to_device(saved.model, device, exact=dtype == "float32")
         self._device = self._model.device
         self._encoder = reusing(self._encoder, reuse)
-        self._reader = TextReader(saved)
+        self._reader = make_passage_reader(saved)
         self._left_out = (
             TokenFilter(leave_out, self._model, saved.vocabulary) if leave_out else None
         )
@@ -83,14 +83,14 @@ class DocEncoder:
             axes=axes,
             idf_axes=idf_axes,
             stride=stride(int(np.prod(axes)), dtype) if axes else 1,
-            reuse=_reuse(self._encoder),
+            reuse=str(self._encoder.config.reuse) if hasattr(self._encoder, "reusing") else "",
             overlap=saved.usage.passages.overlap,
             most_passages=saved.usage.passages.most,
         )
 
     def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:
         """Documents, with all their passages."""
-        return [doc.all() for doc in self._reader.docs(docs)]
+        return [doc.all() for doc in self._reader.read(docs)]
 
     def encode(self, ids: Sequence[NDArray[np.int32]]) -> Iterator[EncodedPassages]:
         """Rows of passages; a passage's place is its number among these."""
@@ -143,7 +143,3 @@ def get_embedding_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]
 def reusing(model: Any, reuse: str) -> Any:
     """Of a MORES, what is kept; other models have no choice."""
     return model.reusing(reuse) if reuse and hasattr(model, "reusing") else model
-
-
-def _reuse(encoder: Model) -> str:
-    return str(encoder.config.reuse) if hasattr(encoder, "reusing") else ""

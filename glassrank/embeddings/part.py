@@ -147,6 +147,14 @@ class Part:
         return copies
 
 
+class PartRows(NamedTuple):
+    """Passages of a part, each a run of its rows."""
+
+    part: Part
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
 class Located(NamedTuple):
     """Documents that a part has."""
 

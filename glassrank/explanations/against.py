@@ -100,7 +100,7 @@ def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
     content = [term for term in terms if is_small.get(term.name) is False]
     small = [term for term in terms if is_small.get(term.name) is not False]
     rest = _largest_first(
-        ScorePart(_name(key), _kind(key), value)
+        ScorePart(_name(key), FIRST_STAGE if key.name == FIRST_STAGE else "constant", value)
         for key, value in values.items()
         if key.term is None
     )
@@ -143,7 +143,3 @@ def _path(name: str, parts: list[ScorePart]) -> ScorePart:
 
 def _name(key: Key) -> str:
     return key.name if not key.path or key.path == key.name else f"{key.path}: {key.name}"
-
-
-def _kind(key: Key) -> Kind:
-    return FIRST_STAGE if key.name == FIRST_STAGE else "constant"

@@ -128,6 +128,27 @@ def make_part(name: str, total: float, parts: Iterable[float]) -> ScorePart:
     return ScorePart(name, "constant", total - math.fsum(parts))
 
 
+def make_term_parts(words: Sequence[str], values: Sequence[float]) -> list[ScorePart]:
+    """What each query word adds."""
+    return [ScorePart(word, "term", values[q], q) for q, word in enumerate(words)]
+
+
+def make_path(
+    name: str, words: Sequence[str], rows: Sequence[Sequence[float]], signals: Sequence[str]
+) -> ScorePart:
+    """A path, as a sum over query words (rows) and signals (columns)."""
+    terms = (
+        ScorePart.total(
+            word,
+            "term",
+            (ScorePart(signal, "signal", rows[q][s], s) for s, signal in enumerate(signals)),
+            q,
+        )
+        for q, word in enumerate(words)
+    )
+    return ScorePart.total(name, "path", terms)
+
+
 def make_signal(name: str, paths: Mapping[str, float], strength: tuple[float, ...]) -> Signal:
     """A signal that has no center, width or weight."""
     shares = tuple(PathShare(path, None, None, value) for path, value in paths.items())

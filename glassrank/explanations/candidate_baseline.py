@@ -31,8 +31,8 @@ from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
 from glassrank.explanations.reading import ReadPassage, TokenizedText, read
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
-from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
-from glassrank.models.text_batches import batch_by_length, make_batch
+from glassrank.models.model import TokenEmbeddings, make_batch, no_gradients, to_array
+from glassrank.models.text_batches import batch_by_length
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_scorer import index_sizes
 

@@ -18,7 +18,7 @@ from glassrank.explanations.reading import (
     read_doc,
     word_spans,
 )
-from glassrank.explanations.structure import Side, Word
+from glassrank.explanations.structure import Side
 from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.models.doc_reader import join_title
 from glassrank.rerank import Reranker
@@ -229,16 +229,11 @@ def _find_spans(reading: TokenizedText) -> Spans | None:
     a passage, or words without stop words."""
     if reading.unit == "words" and reading.text.passage is None and not reading.left_out:
         return None  # the text's own words, also those that the model does not read
+    shown = reading.text if reading.unit == "words" else merge_text_subwords(reading.text)
     return [
         None if word.start is None or word.stop is None else (word.start, word.stop)
-        for word in _shown_words(reading)
+        for word in shown.words
     ]
-
-
-def _shown_words(reading: TokenizedText) -> tuple[Word, ...]:
-    return (
-        reading.text.words if reading.unit == "words" else merge_text_subwords(reading.text).words
-    )
 
 
 def _join(chunks: Sequence[str]) -> str:

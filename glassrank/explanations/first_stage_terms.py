@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.index import Index
-from glassrank.index.methods import RM3, parse_method
-from glassrank.index.search import score_terms
+from glassrank.index.methods import parse_method
+from glassrank.index.search import RM3, score_terms
 
 _ROUNDING = 1e-4  # of a score: how much float32 sums in another order may differ
 

@@ -24,6 +24,7 @@ from glassrank.explanations.attribution import (
     ScoredPair,
     Values,
     make_marks,
+    make_path,
     spread_over_windows,
     to_float64,
     to_matrix,
@@ -74,7 +75,8 @@ def explain_kernels(pair: ScoredPair) -> Attribution:
             strength = np.maximum(strength, values.max(0))
     shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
     nearest = find_nearest_kernels(similarities[0], kernels)
-    parts = tuple(_tree(path, pair.query_tokens, kernels) for path in paths)
+    signals = name_kernels(kernels)
+    parts = tuple(make_path(p.name, pair.query_tokens, p.part.tolist(), signals) for p in paths)
     return Attribution(
         is_additive=True,
         parts=parts,
@@ -173,24 +175,6 @@ def _own(part: Any, number: int) -> Values:
     """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q', K)."""
     values = to_float64(part[0])
     return values if values.ndim == 2 else values[:, number]
-
-
-def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
-    values = path.part.tolist()
-    names = name_kernels(kernels)
-    rows = [
-        ScorePart.total(
-            term,
-            "term",
-            (
-                ScorePart(name, "signal", value, k)
-                for k, (name, value) in enumerate(zip(names, values[q], strict=True))
-            ),
-            q,
-        )
-        for q, term in enumerate(terms)
-    ]
-    return ScorePart.total(path.name, "path", rows)
 
 
 def _column(path: KernelPath) -> list[PathShare]:

@@ -14,13 +14,13 @@ from glassrank.explanations.attribution import (
     ScoredPair,
     make_part,
     make_signal,
+    make_term_parts,
     scale_columns,
     to_matrix,
 )
 from glassrank.explanations.structure import Mark, QueryTerm, ScorePart, Signal
 from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
-from glassrank.models.model import TokenBatch, TokenEmbeddings, no_gradients, to_array
-from glassrank.models.text_batches import make_batch
+from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, no_gradients, to_array
 
 APPROXIMATE = (
     "Approximate: a word's value is what the score loses without it; what the words add together "
@@ -50,7 +50,7 @@ def explain_leave_one_out(pair: ScoredPair) -> Attribution:
     return Attribution(
         is_additive=False,
         parts=(
-            *(ScorePart(pair.query_tokens[q], "term", value, q) for q, value in enumerate(terms)),
+            *make_term_parts(pair.query_tokens, terms),
             make_part(TOGETHER, score, terms),
         ),
         signals=(make_ablation_signal(words),),

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.explanations.structure import Side, Text, Word
 from glassrank.models.doc_reader import join_title
-from glassrank.models.model import SubwordText, TokenBatch
-from glassrank.models.text_batches import make_batch
+from glassrank.models.model import SubwordText, TokenBatch, make_batch
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
 from glassrank.text.encoder import WordPieceEncoder

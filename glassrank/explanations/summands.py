@@ -16,6 +16,7 @@ from glassrank.explanations.attribution import (
     make_marks,
     make_part,
     make_signal,
+    make_term_parts,
     scale_columns,
     to_float64,
     to_matrix,
@@ -67,10 +68,7 @@ def explain_summands(pair: ScoredPair) -> Attribution:
 def _make_path(name: str, values: Values, pair: ScoredPair) -> ScorePart:
     """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
     *by_word, other = values.tolist()
-    terms = [
-        ScorePart(word, "term", value, q)
-        for q, (word, value) in enumerate(zip(pair.query_tokens, by_word, strict=True))
-    ]
+    terms = make_term_parts(pair.query_tokens, by_word)
     if other:
         return ScorePart.total(name, "path", [*terms, ScorePart(name, "constant", other)])
     return ScorePart.total(name, "path", terms)

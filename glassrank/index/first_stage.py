@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from glassrank.deadline import NEVER, Deadline, LateError
 from glassrank.errors import GlassrankError, InputError, describe_type
 from glassrank.index.index import Index
-from glassrank.index.methods import Method
+from glassrank.index.search import Method
 from glassrank.types import Doc
 
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ import numpy as np
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import FilterSpec
-from glassrank.index.methods import Method, parse_method, run_method
-from glassrank.index.search import TopK, drop_high_df_terms
+from glassrank.index.methods import parse_method
+from glassrank.index.search import Method, TopK, drop_high_df_terms, run_method
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
 from glassrank.index.snippets import SnippetMaker, make_snippet
@@ -157,8 +157,9 @@ class Index:
         parameters: `bm25(k1=1.2,b=0.75)`. `where` filters documents:
         `{"year": {">=": 2019}, "lang": ["en", "de"]}`."""
         started = time.perf_counter()
-        snapshot = self._snapshot
-        top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
+        pinned = self.pin()
+        snapshot = pinned.snapshot
+        top = pinned.top_k([query], k, method, threads=1, where=where)[0]
         hits = tuple(
             Hit(rank, snapshot.doc_id(number), score).with_reader(
                 partial(snapshot.doc, number), self.snippet_function(query)
@@ -179,9 +180,10 @@ class Index:
         where: FilterSpec | None = None,
     ) -> Run:
         """Searches many queries, on all cores by default; `where` as in `search`."""
-        snapshot = self._snapshot
+        pinned = self.pin()
+        snapshot = pinned.snapshot
         texts = [query.text for query in queries]
-        tops = self._run(texts, depth, method, snapshot, threads, where=where)
+        tops = pinned.top_k(texts, depth, method, threads, where=where)
         # Queries share documents: read each id once.
         numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in tops)]))
         ids = {number: snapshot.doc_id(number) for number in numbers.tolist()}
@@ -201,7 +203,13 @@ class Index:
         where: FilterSpec | None = None,
     ) -> list[TopK]:
         """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
-        return self._run(queries, k, method, self._snapshot, threads, deadline, where)
+        if k < 1:
+            raise InputError(f"k must be a positive integer, not {k}")
+        snapshot = self._snapshot.with_filter(where)
+        parsed = parse_method(method) if isinstance(method, str) else method
+        with span("tokenize"):
+            terms = [self._analyzer(text) for text in queries]
+        return self._search(snapshot, terms, k, parsed, threads, deadline)
 
     def terms(self, query: str) -> list[str]:
         """The analyzed terms of a query: stems, without stop words."""
@@ -212,24 +220,6 @@ class Index:
         terms = dict.fromkeys(self._analyzer(query), 1.0)
         kept = drop_high_df_terms(self._snapshot, terms)
         return [term for term in terms if term not in kept]
-
-    def _run(
-        self,
-        queries: Sequence[str],
-        k: int,
-        method: str | Method,
-        snapshot: Snapshot,
-        threads: int | None,
-        deadline: Deadline = NEVER,
-        where: FilterSpec | None = None,
-    ) -> list[TopK]:
-        if k < 1:
-            raise InputError(f"k must be a positive integer, not {k}")
-        snapshot = snapshot.with_filter(where)
-        parsed = parse_method(method) if isinstance(method, str) else method
-        with span("tokenize"):
-            terms = [self._analyzer(text) for text in queries]
-        return self._search(snapshot, terms, k, parsed, threads, deadline)
 
     def _search(
         self,

@@ -1,28 +1,41 @@
-"""Searches a snapshot: analyzed queries in, ranked document numbers out."""
+"""Searches a snapshot: analyzed queries in, ranked document numbers out; and RM3.
+
+RM3, from Jaleel et al., "UMass at TREC 2004", is pseudo-relevance feedback as in Anserini: the most
+frequent terms of the first documents, weighted by the documents' scores, expand the query.
+"""
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
+from math import isinf
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import is_worth_compiling
+from glassrank.deadline import NEVER, Deadline
 from glassrank.index.packed_postings import NUMPY_COST, unpack_postings_numpy
-from glassrank.index.scoring import BM25, QL, Floats
-from glassrank.index.snapshot import Snapshot
-from glassrank.index.topk import (
+from glassrank.index.scoring import (
+    BM25,
     KIND_BM25,
     KIND_QL,
     POSTINGS_BLOCK,
+    QL,
+    Floats,
     Queries,
     SegmentPostings,
     TopKBuffers,
     search_segment,
 )
+from glassrank.index.snapshot import Snapshot
 from glassrank.storage.mapped_arrays import as_readonly
+from glassrank.text import EnglishAnalyzer
 
 WeightedQuery = Mapping[str, float]
 """Term -> weight."""
@@ -198,3 +211,111 @@ def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
         if last - first > 1:
             docs[first:last] = sorted(docs[first:last].tolist(), key=snapshot.doc_id)
     return TopK(docs[:k], scores[:k])
+
+
+_EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")  # as Anserini's
+_FOREIGN_EXPANSION_TERM = regex.compile(r"[\p{L}\p{M}\p{N}]{2,20}")
+_TERMS_PER_CHECK = 64
+_MAX_DF = 0.1
+"""Terms in a larger fraction of the documents do not expand a query."""
+
+
+@dataclass(frozen=True)
+class RM3:
+    """Pseudo-relevance feedback over a first pass with `base`."""
+
+    base: BM25 | QL
+    terms: int = 10
+    docs: int = 10
+    weight: float = 0.5
+    """Of the original query; the expansion has the rest."""
+
+
+def expand(
+    snapshot: Snapshot,
+    query: WeightedQuery,
+    first_pass: TopK,
+    method: RM3,
+    deadline: Deadline = NEVER,
+) -> dict[str, float]:
+    """The expanded query. Feedback takes at most half of the remaining time."""
+    relevance = _relevance_model(snapshot, first_pass, method.terms, deadline.share(0.5))
+    original = _normalize(query)
+    if not relevance:
+        return original
+    return {
+        term: method.weight * original.get(term, 0.0)
+        + (1 - method.weight) * relevance.get(term, 0.0)
+        for term in [*original, *(term for term in relevance if term not in original)]
+    }
+
+
+def _relevance_model(
+    snapshot: Snapshot, first_pass: TopK, terms: int, deadline: Deadline
+) -> dict[str, float]:
+    model: defaultdict[str, float] = defaultdict(float)
+    for number, score in zip(first_pass.docs.tolist(), first_pass.scores.tolist(), strict=True):
+        frequent = _frequent_terms(snapshot, number, terms, deadline)
+        if deadline.has_passed():  # the terms of this document may be incomplete
+            break
+        for term, share in _normalize(frequent).items():
+            model[term] += share * score
+    best = sorted(model.items(), key=lambda item: (-item[1], item[0]))[:terms]
+    return _normalize(dict(best))
+
+
+def _frequent_terms(
+    snapshot: Snapshot, number: int, n: int, deadline: Deadline
+) -> dict[str, float]:
+    """The n most frequent expansion terms of a document, with their tf; ties go by bytes."""
+    segment, local = snapshot.locate(number)
+    terms, tfs = segment.term_vector(local)
+    max_docs = _MAX_DF * snapshot.collection.docs
+    is_english = snapshot.manifest.analyzer == EnglishAnalyzer.name
+    is_expansion_term = (_EXPANSION_TERM if is_english else _FOREIGN_EXPANSION_TERM).fullmatch
+    frequent: dict[str, float] = {}
+    order = np.lexsort((terms, -tfs.astype(np.int64)))
+    for tried, i in enumerate(order.tolist()):
+        text = segment.terms[int(terms[i])]
+        if is_expansion_term(text) and snapshot.term(text).statistics.docs <= max_docs:
+            frequent[text] = float(tfs[i])
+        if len(frequent) == n or (tried % _TERMS_PER_CHECK == 0 and deadline.has_passed()):
+            break
+    return frequent
+
+
+def _normalize(weights: WeightedQuery) -> dict[str, float]:
+    total = sum(weights.values())
+    return {term: weight / total for term, weight in weights.items()} if total > 0 else {}
+
+
+Method = BM25 | QL | RM3
+Search = Callable[[Snapshot, Sequence[WeightedQuery], int, BM25 | QL, int | None], list[TopK]]
+
+
+def run_method(
+    snapshot: Snapshot,
+    queries: Sequence[Sequence[str]],
+    k: int,
+    method: Method,
+    threads: int | None = None,
+    deadline: Deadline = NEVER,
+    search: Search = search,
+) -> list[TopK]:
+    """The top k documents of each query, given as its terms. With a deadline, frequent terms are
+    dropped and late queries are not expanded. An index on several machines has its own `search`."""
+
+    def limit(queries: Sequence[WeightedQuery]) -> Sequence[WeightedQuery]:
+        if isinf(deadline.at):
+            return queries
+        return [drop_high_df_terms(snapshot, query) for query in queries]
+
+    weighted = limit([Counter(query) for query in queries])
+    if not isinstance(method, RM3):
+        return search(snapshot, weighted, k, method, threads)
+    first_pass = search(snapshot, weighted, method.docs, method.base, threads)
+    expanded = [
+        expand(snapshot, query, best, method, deadline)
+        for query, best in zip(weighted, first_pass, strict=True)
+    ]
+    return search(snapshot, limit(expanded), k, method.base, threads)

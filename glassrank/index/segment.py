@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, InputError
 from glassrank.index.packed_postings import SMALL_DTYPES, PackedPostings
+from glassrank.index.scoring import POSTINGS_BLOCK
 from glassrank.index.segment_checks import check_deleted, check_shapes, check_values
-from glassrank.index.topk import POSTINGS_BLOCK
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (

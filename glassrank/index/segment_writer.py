@@ -17,8 +17,8 @@ from glassrank.index.packed_postings import (
     pack_postings,
     smallest_dtype,
 )
+from glassrank.index.scoring import POSTINGS_BLOCK
 from glassrank.index.segment import VECTORS_BLOCK, SegmentRecord, sort_terms_by_df
-from glassrank.index.topk import POSTINGS_BLOCK
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayFolder,

@@ -3,8 +3,7 @@
 from string import ascii_lowercase, digits
 from typing import NamedTuple
 
-from glassrank.text.analysis import Analyzer, WordAnalyzer
-from glassrank.text.word_breaks import word_spans
+from glassrank.text.analysis import Analyzer, WordAnalyzer, word_spans
 
 _LETTERS = frozenset(ascii_lowercase + digits)
 _CACHE_LIMIT = 10_000

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError, needs_extra
 from glassrank.index.first_stage import ScoredIds
-from glassrank.models.model import TokenEmbeddings, to_array
-from glassrank.models.text_batches import make_batch, map_batches
+from glassrank.models.model import TokenEmbeddings, make_batch, to_array
+from glassrank.models.text_batches import map_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Deadline, LateError
 from glassrank.models.io.model_folder import Passages
 from glassrank.models.passages import aggregate_passages
-from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.scheduler import CostModel, Scheduler
 
 
 class PassageList(NamedTuple):

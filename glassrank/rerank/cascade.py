@@ -18,10 +18,9 @@ from glassrank.index.search import BY_NEIGHBOUR, TopK
 from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.candidates import ScoredDocs
-from glassrank.rerank.default_plan import plan_depths
+from glassrank.rerank.cascade_plan import plan_depths
 from glassrank.rerank.scheduler import Scheduler
-from glassrank.rerank.sort import sort_scored
-from glassrank.rerank.stages import IndexStage, Stage
+from glassrank.rerank.stages import Candidates, IndexStage, Stage
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
 
@@ -145,9 +144,8 @@ class Cascade:
                 rounds = _Rounds(self, stage, encoded, depth, size)
             best = self.places[: len(rounds.asked) if rounds else depth]
             passages = stage.cut_to(self.first.docs[best], self.spans[: len(best)])
-            candidates = stage.prepare_candidates(
-                encoded, self.first.docs[best], self.first.scores[best]
-            )
+            first = self.first.docs[best], self.first.scores[best]
+            candidates = stage.prepare_candidates(Candidates(encoded, *first))
         prepared = scheduler.clock()
         query_ms = prepared - began + (given.took if given else 0.0)
         stage.query_cost.learn(depth, query_ms)
@@ -170,19 +168,19 @@ class Cascade:
         return len(scored.places)
 
     def bring_in(
-        self, best: NDArray[np.int64], asked: NDArray[np.int64], most: int
+        self, best: NDArray[np.int64], was_asked: NDArray[np.bool_], most: int
     ) -> NDArray[np.int64]:
-        """The places of neighbours of the best candidates, by their places, without those that
-        were `asked` for before; those that were no candidates become ones."""
+        """The places of neighbours of the best candidates, by their places, without those that a
+        round had before; those that were no candidates become ones."""
         assert self.neighbourhood is not None
         near = self.neighbourhood.find(self.first.docs[best])
         order = np.argsort(self.first.docs)
         at = np.searchsorted(self.first.docs, near.docs, sorter=order)
         places = order[np.minimum(at, len(order) - 1)]
-        places[self.first.docs[places] != near.docs] = -1
-        wanted = np.flatnonzero(~np.isin(places, asked))[:most]
+        is_new = self.first.docs[places] != near.docs
+        wanted = np.flatnonzero(is_new | ~was_asked[places])[:most]
         places, docs, parents = places[wanted], near.docs[wanted], near.parents[wanted]
-        is_new = places < 0
+        is_new = is_new[wanted]
         places[is_new] = len(order) + np.arange(is_new.sum())
         self._append(docs[is_new], parents[is_new])
         return places
@@ -300,21 +298,34 @@ class _Rounds:
     def __call__(self, scored: ScoredDocs) -> Any:
         """The next round; None when there is nothing left."""
         best = scored.places[np.argsort(-scored.scores, kind="stable")]
-        near = self._cascade.bring_in(best, self.asked, self._size)
-        known = np.concatenate([self.asked, near])
-        more = np.setdiff1d(np.arange(self._depth), known)[: self._size]
+        was_asked = np.zeros(len(self._cascade.first.docs), np.bool_)
+        was_asked[self.asked] = True
+        near = self._cascade.bring_in(best, was_asked, self._size)
+        was_asked[near[near < len(was_asked)]] = True
+        more = np.flatnonzero(~was_asked[: self._depth])[: self._size]
         places = np.concatenate([near, more])
-        self.asked = np.concatenate([known, more])
+        self.asked = np.concatenate([self.asked, places])
         self._size *= 2
         first = self._cascade.first
         if not len(places):
             return None
-        return self._stage.prepare_candidates(
-            self._query, first.docs[places], first.scores[places], places
-        )
+        asked = Candidates(self._query, first.docs[places], first.scores[places], places)
+        return self._stage.prepare_candidates(asked)
 
 
 def _shift_spans(spans: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
     """Spans (n, 2) within passages of texts as spans of the texts; -1 for a whole one."""
     within = np.where(spans[:, 1:] < 0, passages, spans + passages[:, :1])
     return np.where(passages[:, 1:] < 0, spans, within)
+
+
+def sort_scored(
+    scores: NDArray[np.float32], total: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Places and scores of all `total` candidates, of which the first have these `scores`: those by
+    descending score, the rest below them in their order, with scores that fall by one."""
+    order = np.argsort(-scores, kind="stable")
+    places = np.concatenate([order, np.arange(len(scores), total)])
+    lowest = float(scores[order[-1]]) if len(order) else 0.0
+    below = lowest - 1 - np.arange(total - len(scores))
+    return places, np.concatenate([scores[order].astype(np.float64), below])

@@ -1,12 +1,18 @@
 """A cascade plan: how deep each model goes within a budget. Kept as JSON.
 
-`glassrank budget --plan` fits one on judged queries and writes it.
+`glassrank budget --plan` fits one on judged queries and writes it. Where nobody has, `plan_depths`
+plans for the time that is left: what models cost here is learned while they run; what a depth is
+worth is a rule of thumb, fitted on dev queries. So it is known before any model begins whether the
+first one is of use: where the second reads as many documents in the same time, as with stored ones,
+it is not.
 """
 
 import json
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from glassrank.errors import InputError
 from glassrank.settings import from_plain, to_plain
@@ -74,3 +80,87 @@ class CascadePlan:
         model that has time to go on; the clock stops one that has not."""
         rows = sorted(self.budgets, key=lambda row: row.budget_ms)
         return next((row for row in rows if row.budget_ms >= budget_ms), rows[-1]).depths
+
+
+_DEPTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000)
+"""That are tried for all models but the last, which takes what is left."""
+_WEAKER = 0.75
+"""What a model gains over the first stage, as a share of what the next one of a cascade gains."""
+_HALF, _HALF_RANKED = 15.0, 7.0
+"""Documents that hold half of what can be gained: of the first stage's best, and of a model's."""
+_DEEP, _DEEPEST = 0.2, 1000
+"""The share of it that comes from far below, evenly by the logarithm of the depth, down to here."""
+_WORTH = 0.02
+"""What a further model has to add: predictions are not better than this."""
+
+
+class TimedStage(Protocol):
+    """A stage whose cost is known."""
+
+    def expected_ms(self, docs: int) -> float:
+        """What it is likely to take for so many documents, the query included."""
+
+
+def plan_depths(
+    stages: Sequence[TimedStage], deepest: Sequence[int], left_ms: float
+) -> tuple[int, ...]:
+    """The most valuable depths that fit; 0 for a model that is not worth its time. None is deeper
+    than `deepest` says, and none of the last one's time is taken by a model that adds nothing.
+
+    >>> class Stage:
+    ...     def __init__(self, query_ms, ms): self.query_ms, self.ms = query_ms, ms
+    ...     def expected_ms(self, docs): return self.query_ms + self.ms * docs
+    >>> plan_depths([Stage(0.5, 0.02), Stage(0.5, 0.02)], [1000, 1000], 30)  # both are stored
+    (0, 1000)
+    >>> plan_depths([Stage(0.5, 0.02), Stage(2, 2)], [1000, 1000], 60)  # the second is not
+    (700, 21)
+    """
+    lines = []  # what a stage costs before the first document, and for each
+    for stage in stages:
+        start = stage.expected_ms(0)
+        lines.append((start, stage.expected_ms(1) - start))
+    best, best_value = (0,) * len(stages), 0.0
+    for depths in _choices(lines, deepest, left_ms, max(deepest, default=0)):
+        value = _value(depths) - _WORTH * sum(depth > 0 for depth in depths)
+        if value > best_value or not any(best):
+            best, best_value = depths, value
+    return best
+
+
+def _choices(
+    lines: Sequence[tuple[float, float]], deepest: Sequence[int], left_ms: float, within: int
+) -> Iterator[tuple[int, ...]]:
+    """All that fit; the last model takes what is left."""
+    start, each = lines[0]
+    most = min(deepest[0], within)
+    if start + each * most > left_ms:
+        most = max(0, int((left_ms - start) / each + 1e-9)) if each > 0 else 0
+    if len(lines) == 1:
+        yield (most,)
+        return
+    for depth in (0, *(depth for depth in _DEPTHS if depth < most), *([most] if most else ())):
+        left = left_ms - start - each * depth if depth else left_ms
+        for rest in _choices(lines[1:], deepest[1:], left, depth or within):
+            yield depth, *rest
+
+
+def _value(depths: Sequence[int]) -> float:
+    """Between 0, the first stage's order, and 1, the last model on all."""
+    asked = [(depth, _WEAKER**behind) for behind, depth in enumerate(reversed(depths)) if depth]
+    first, gained = asked.pop() if asked else (1, 0.0)  # what it does not read, no model finds
+    if first == 1:
+        return 0.0
+    within = first
+    for depth, gain in reversed(asked):
+        share = max(1 - 0.5 ** ((depth - 1) / _HALF_RANKED), _reach(depth) / _reach(first))
+        gained += (gain - gained) * (1.0 if depth == within else share)
+        within = depth
+    return _reach(first) * gained
+
+
+def _reach(depth: int) -> float:
+    """The share of all that can be gained which is among so many of the first stage's best: of one
+    alone, nothing is gained."""
+    deep = min(1.0, math.log(depth) / math.log(_DEEPEST))
+    near: float = 1 - 0.5 ** ((depth - 1) / _HALF)
+    return (1 - _DEEP) * near + _DEEP * deep

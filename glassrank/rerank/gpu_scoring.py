@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.embeddings import Part, Store
+from glassrank.embeddings.part import PartRows
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 
@@ -45,6 +46,15 @@ class GPURows:
         return made.view(torch.bfloat16) if rows.dtype == np.uint16 else made
 
 
+class _Rows(NamedTuple):
+    """Passages as runs of rows, all of it on a GPU."""
+
+    vectors: Tensor
+    scales: Tensor | None
+    starts: Tensor
+    lengths: Tensor
+
+
 class GPUScorer(ABC):
     """Rows on a GPU, and what the first stage adds to a score."""
 
@@ -56,30 +66,17 @@ class GPUScorer(ABC):
 
     @torch.no_grad()
     def scores(
-        self,
-        query: TokenEmbeddings,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """Of passages, each a run of a part's rows."""
-        first, count = (
-            torch.from_numpy(one).to(self._device) for one in (starts, lengths.astype(np.int32))
-        )
-        found = self._score(query, *self._rows.of(part), first, count)
+        runs = rows.starts, rows.lengths.astype(np.int32)
+        starts, lengths = (torch.from_numpy(run).to(self._device) for run in runs)
+        found = self._score(query, _Rows(*self._rows.of(rows.part), starts, lengths))
         own: NDArray[np.float32] = found.float().cpu().numpy()
         return own + self._first_stage_weight * first_stage
 
     @abstractmethod
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
+    def _score(self, query: TokenEmbeddings, stored: _Rows) -> Tensor:
         """(n,) without what the first stage adds."""
 
 
@@ -93,21 +90,14 @@ class GPUPooling(GPUScorer):
         with torch.no_grad():
             self._heads = model.scoring_heads()
 
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
+    def _score(self, query: TokenEmbeddings, stored: _Rows) -> Tensor:
         from glassrank.backends.gpu.kernels import pool_triton
 
         vectors = query.vectors[0].flatten(1)  # (Q, E)
         weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)
         found: list[Tensor] = [
             pool_triton(
-                vectors[:, head.query_columns], weights, rows, scales, starts, lengths,
+                vectors[:, head.query_columns], weights, *stored,
                 self._kernels, head.log, head.length,
                 first_column=head.doc_columns.start or 0,
             )
@@ -123,16 +113,10 @@ class GPUInteraction(GPUScorer):
         super().__init__(model)
         self._interaction = interaction
 
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
+    def _score(self, query: TokenEmbeddings, stored: _Rows) -> Tensor:
+        rows, scales, *runs = stored
         each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
-        found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
+        found: Tensor = self._interaction.scores(query.vectors, rows, each, *runs)
         return found
 
 

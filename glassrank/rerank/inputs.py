@@ -1,8 +1,9 @@
-"""Checks and converts the arguments of `rank` and of a pipeline."""
+"""Checks and converts the arguments of `rank` and of a pipeline, and warns of what a user may not
+expect."""
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
 from operator import index
 from typing import Any
@@ -11,10 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError, describe_type
+from glassrank.rerank.reranker import Reranker
+from glassrank.text.detection import looks_foreign
 from glassrank.types import Doc, Ranking
 
 _FEW_SHARE = 0.1
 """Of a list: fewer re-ranked texts than this share raise a warning."""
+_LOOKED_AT = 3
+"""Texts of a list whose language is looked at."""
+_warned = False
 
 
 class BudgetWarning(RuntimeWarning):
@@ -145,3 +151,34 @@ def _as_list(given: Iterable[Any], what: str) -> list[Any]:
         return list(given)
     except TypeError:
         raise InputError(f"expected a list of {what}, not {describe_type(given)}") from None
+
+
+class LanguageWarning(UserWarning):
+    """An English model on texts that are not English."""
+
+
+def warn_if_texts_are_foreign(model: Reranker, docs: Sequence[Doc]) -> None:
+    """For a list of texts."""
+    if model.is_english and not _warned:
+        texts = [f"{doc.title} {doc.text}" for doc in docs[:_LOOKED_AT]]
+        if looks_foreign(texts):
+            _warn("the texts do not look English")
+
+
+def warn_if_index_is_foreign(models: Sequence[Reranker], languages: Sequence[str]) -> None:
+    """For an index that holds documents in these languages."""
+    foreign = [language for language in languages if language != "en"]
+    if foreign and any(model.is_english for model in models):
+        _warn(f"the index has documents in other languages ({', '.join(foreign)})")
+
+
+def _warn(reason: str) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            f"the package's models are English, and {reason}; give a multilingual model, or use "
+            "the first stage alone",
+            LanguageWarning,
+            stacklevel=4,
+        )

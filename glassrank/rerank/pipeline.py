@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.index.filters import FilterSpec
 from glassrank.index.first_stage import FirstStage, retrieve
-from glassrank.index.methods import Method, method_name
-from glassrank.index.search import BY_TERMS, TopK
+from glassrank.index.methods import method_name
+from glassrank.index.search import BY_TERMS, Method, TopK
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.cascade import Cascade, EncodedQuery
@@ -29,13 +29,18 @@ from glassrank.rerank.hybrid import (
     found_by_names,
     fuse,
 )
-from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
-from glassrank.rerank.model_language import warn_if_index_is_foreign
+from glassrank.rerank.inputs import (
+    check_budget,
+    check_k,
+    check_query,
+    warn_if_index_is_foreign,
+    warn_if_nothing_reached,
+)
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.tracing import span
-from glassrank.types import Ranking
+from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -291,10 +296,12 @@ class Pipeline:
         """At least k, if there are as many: hybrid retrieval gives all that either list has."""
         if self.first_stage is None or method is not None:
             method = method or self.method
+            by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
             if encoded is None:
-                by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
                 return by_terms._replace(found_by=np.full(len(by_terms.docs), BY_TERMS, np.uint8))
-            return self._retrieve_by_vectors(query, k, encoded, method, deadline, where)
+            filtered = self.index.snapshot.with_filter(where)
+            by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
+            return fuse(by_terms, by_vector, k, dense=self.retrieval == "dense")
         if where is not None:
             raise InputError(
                 "an external first stage cannot filter; leave out where, or give a method of ours"
@@ -316,20 +323,6 @@ class Pipeline:
             return None
         snapshot = self.index.snapshot
         return Neighbourhood(stage.store, snapshot, snapshot.with_filter(where))
-
-    def _retrieve_by_vectors(
-        self,
-        query: str,
-        k: int,
-        encoded: EncodedQuery,
-        method: str | Method,
-        deadline: Deadline,
-        where: FilterSpec | None,
-    ) -> TopK:
-        by_terms = self.index.top_k([query], k, method, deadline=deadline, where=where)[0]
-        filtered = self.index.snapshot.with_filter(where)
-        by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
-        return fuse(by_terms, by_vector, k, dense=self.retrieval == "dense")
 
     def rerank(
         self,
@@ -440,3 +433,35 @@ def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
             "this plan was made for other models, or for these in another order; give those "
             "models, or make a plan for these: glassrank budget … --plan FILE"
         )
+
+
+def rerank_run(
+    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
+) -> Iterator[tuple[str, Ranking]]:
+    """Re-ranks each query's candidates; those beyond the depth keep their order, below."""
+    for query_id, doc_ids, scores in run.items():
+        yield (
+            query_id,
+            pipeline.rerank(queries[query_id], *find_candidates(pipeline.index, doc_ids, scores)),
+        )
+
+
+def find_candidates(
+    index: Index,
+    doc_ids: Sequence[str],
+    scores: NDArray[np.float64],
+    depth: int | None = None,
+    run: str = "the run",
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The first `depth` candidates of one query, in trec_eval's order."""
+    from glassrank.corpus.runs import trec_order  # `rank` does not wait for the file readers
+
+    order = trec_order(doc_ids, scores)[:depth]
+    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
+    if (numbers < 0).any():
+        missing = doc_ids[order[np.argmax(numbers < 0)]]
+        raise InputError(
+            f"{index.path} has no document {missing!r}, which {run} has; "
+            "give the index that the run was made from"
+        )
+    return numbers, scores[order]

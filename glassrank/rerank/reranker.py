@@ -1,25 +1,25 @@
-"""A `Reranker`: a trained model with its tokenizer, on one device. Texts in, scores out."""
+"""A `Reranker`: a trained model with its tokenizer, on one device. Texts in, scores out. ONNX
+Runtime computes it (here), or PyTorch (`torch_backend.py`)."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.models.doc_reader import PassageReader, ReadDoc
+from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
-from glassrank.models.model import TokenBatch, TokenEmbeddings, to_array
+from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, to_array
 from glassrank.models.passages import aggregate_passages
-from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
-from glassrank.rerank.backend import choose_backend
-from glassrank.rerank.cost_model import CostModel
+from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_batches
+from glassrank.rerank.scheduler import CostModel
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import WordEncoder
+from glassrank.text.encoder import TextIds, WordEncoder
 from glassrank.types import Doc, Ranking
 
 TOKENS_AT_ONCE = 4_096
@@ -62,8 +62,9 @@ class Reranker:
         """PyTorch's device; None where ONNX Runtime computes the model."""
         self.dtype = self._backend.dtype
         """In which stored embeddings are best read: what a transformer computes in."""
-        self._reader = TextReader(saved)
-        self.encoder = self._reader.encoder
+        self.passages = make_passage_reader(saved)
+        """How it divides documents into passages."""
+        self.encoder = self.passages.encoder
         self.cost = CostModel(base=2.0, rate=0.02)
         """Of encoding and scoring texts, by tokens; learned from the first use on."""
         self.query_cost = CostModel()
@@ -104,15 +105,10 @@ class Reranker:
             raise TypeError(f"a {self.model.name} model reads subwords and has no word vocabulary")
         return self.encoder.vocabulary
 
-    @property
-    def passages(self) -> PassageReader:
-        """How it divides documents into passages."""
-        return self._reader.passages
-
     def encode_query(self, query: str) -> TokenEmbeddings:
         """One query: vectors (1, Q, …)."""
         device = None if self.device is None else "cpu"
-        return self._backend.encode_query(make_batch([self._reader.query(query).ids], device))
+        return self._backend.encode_query(make_batch([self.read_query(query).ids], device))
 
     def encode_query_ids(self, batch: TokenBatch) -> TokenEmbeddings:
         """A tokenized query: (1, Q) on the CPU."""
@@ -122,9 +118,15 @@ class Reranker:
         """Tokenized documents, as they are ranked on the fly; may raise a LateError."""
         return self._backend.encode_doc(batch, deadline)
 
+    def read_query(self, query: str) -> TextIds:
+        """Tokenizes a query, cut to what the model reads."""
+        subwords = self.saved.model.subword_text
+        most_words = None if subwords is None else subwords.query_words
+        return self.encoder.encode([query], self.usage.query_length, most_words)[0]
+
     def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:
         """Tokenizes documents, of which the first passages are read."""
-        return self._reader.docs(docs)
+        return self.passages.read(docs)
 
     def rank(
         self,
@@ -213,3 +215,69 @@ class Reranker:
             return np.zeros(count, np.float32)
         weighted: NDArray[np.float32] = (weight.item() * first_stage).astype(np.float32)
         return weighted
+
+
+class Backend(Protocol):
+    """One model, ready to encode and to score."""
+
+    model: Any
+    """As it was trained: what a store is tied to."""
+    fast_model: Any
+    """As it encodes documents and scores them, and on a GPU a transformer's queries too."""
+    device: Any
+    """PyTorch's device; None without PyTorch."""
+    dtype: Any
+    """In which stored embeddings are best read: what a transformer computes in."""
+
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
+        """One query, (1, Q) on the CPU."""
+
+    def encode_doc(self, batch: TokenBatch, deadline: Deadline) -> TokenEmbeddings:
+        """Documents, encoded on the fly."""
+
+    def scores(
+        self,
+        query: TokenEmbeddings,
+        docs: TokenEmbeddings,
+        first_stage: NDArray[np.float32] | None,
+        deadline: Deadline,
+    ) -> NDArray[np.float32]:
+        """Of one encoded query and many encoded documents."""
+
+
+class OnnxBackend:
+    """ONNX Runtime on a CPU. It looks at the deadline between two documents."""
+
+    device = None
+    dtype = None
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.fast_model: Any = model
+        self.encode_query, self.encode_doc = self.model.encode_query, self.model.encode_doc
+
+    def scores(
+        self,
+        query: TokenEmbeddings,
+        docs: TokenEmbeddings,
+        first_stage: NDArray[np.float32] | None,
+        deadline: Deadline,
+    ) -> NDArray[np.float32]:
+        """By the same compiled code that scores stored embeddings."""
+        if not self.model.info.is_cross_encoder:
+            return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
+        scores = np.empty(len(docs.mask), np.float32)
+        for row in range(len(scores)):  # a cross-encoder reads one pair after another
+            deadline.check("these texts")
+            scores[row] = self.model.rank(query, docs.rows(slice(row, row + 1))).score[0]
+        return scores
+
+
+def choose_backend(saved: SavedModel, device: str, *, exact: bool) -> Backend:
+    """What computes a model on this device; with `exact`, in float32 as it was trained."""
+    is_exact = saved.load_trained is None  # a published graph has no other form
+    if saved.model.device is None and device == "cpu" and (is_exact or not exact):
+        return OnnxBackend(saved.model)
+    from glassrank.rerank.torch_backend import TorchBackend
+
+    return TorchBackend(saved.trained().model, device, saved.usage.query_length, exact=exact)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isinf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,9 @@ from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import CandidateGroup, ScoredDocs, merge_scored
-from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.model_language import warn_if_texts_are_foreign
+from glassrank.rerank.inputs import warn_if_texts_are_foreign
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
-from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.scheduler import CostModel, Scheduler
 from glassrank.rerank.stored_scorer import StoredScorer, choose_fused_scorer
 from glassrank.rerank.text_scorer import (
     TextScorer,
@@ -44,6 +43,15 @@ _SENTENCE = (
 
 Grow = Callable[[ScoredDocs], Any]
 """From what is scored so far to what `prepare_candidates` gives, or None."""
+
+
+class Candidates(NamedTuple):
+    """Documents that a stage is to score for a query."""
+
+    query: TokenEmbeddings
+    docs: NDArray[np.int64]  # (n,) by their numbers
+    first_stage: NDArray[np.float32]  # (n,) scores
+    places: NDArray[np.int64] | None = None  # (n,) among all candidates; these are all, if None
 
 
 class Stage(ABC):
@@ -70,14 +78,8 @@ class Stage(ABC):
         return None
 
     @abstractmethod
-    def prepare_candidates(
-        self,
-        query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-        places: NDArray[np.int64] | None = None,
-    ) -> Any:
-        """Documents by number, as `score` takes them; `places` are those among all candidates."""
+    def prepare_candidates(self, asked: Candidates) -> Any:
+        """Candidates as `score` takes them."""
 
     def score(
         self,
@@ -92,6 +94,7 @@ class Stage(ABC):
         documents come last. Raises a LateError at `abort_at`. Once all are scored, `grow` gives
         the candidates of a further round."""
         groups, fresh = [], list(groups)
+        so_far: list[ScoredDocs] = []
         while fresh:
             if len(fresh) > 1:
                 fresh[0].score_first(scheduler, scheduler.stored_deadline(deadline), abort_at)
@@ -103,13 +106,17 @@ class Stage(ABC):
             if isinf(deadline.at):  # then who is best depends on all passages
                 for group in fresh:
                     group.score_further(scheduler, deadline, abort_at)
-            fresh = grow(self._join(groups)) or []
+            so_far = [self._join(fresh, so_far)]
+            fresh = grow(*so_far) or []
         for group in groups:
             group.score_further(scheduler, deadline, abort_at)
         return self._join(groups)
 
-    def _join(self, groups: Sequence[CandidateGroup]) -> ScoredDocs:
-        scored = [group.scored_docs(self.reranker.usage.passages) for group in groups]
+    def _join(
+        self, groups: Sequence[CandidateGroup], others: Sequence[ScoredDocs] = ()
+    ) -> ScoredDocs:
+        settings = self.reranker.usage.passages
+        scored = [*others, *(group.scored_docs(settings) for group in groups)]
         return scored[0] if len(scored) == 1 else merge_scored(scored)
 
     def score_docs(
@@ -121,7 +128,7 @@ class Stage(ABC):
         abort_at: Deadline = NEVER,
     ) -> ScoredDocs:
         """Documents by their numbers, as many as there is time for."""
-        groups = self.prepare_candidates(query, docs, first_stage)
+        groups = self.prepare_candidates(Candidates(query, docs, first_stage))
         return self.score(groups, Scheduler(), deadline, abort_at)
 
     def probabilities(
@@ -159,7 +166,7 @@ class Stage(ABC):
                 began = clock()
                 encoded = self.reranker.encode_query(query)
                 zeros = np.zeros(len(some), np.float32)
-                groups = self.prepare_candidates(encoded, some, zeros)
+                groups = self.prepare_candidates(Candidates(encoded, some, zeros))
                 prepared = clock()
                 if learns:
                     self.query_cost.learn(len(some), prepared - began)
@@ -203,17 +210,11 @@ class TextsStage(Stage):
                 self._docs[place] = replace(doc, text=doc.text[start:stop])
         return spans
 
-    def prepare_candidates(
-        self,
-        query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-        places: NDArray[np.int64] | None = None,
-    ) -> list[CandidateGroup]:
+    def prepare_candidates(self, asked: Candidates) -> list[CandidateGroup]:
         """Texts by their places. The first stage's scores are of another kind than the model's."""
-        texts = [self._docs[place] for place in docs.tolist()]
-        scorer = TextScorer.of_texts(self.reranker, query, texts, max_chunk=TOKENS_AT_ONCE)
-        return [CandidateGroup(scorer, places)]
+        texts = [self._docs[place] for place in asked.docs.tolist()]
+        scorer = TextScorer.of_texts(self.reranker, asked.query, texts, max_chunk=TOKENS_AT_ONCE)
+        return [CandidateGroup(scorer, asked.places)]
 
 
 def warm_up(reranker: Reranker, clock: Clock = now) -> None:
@@ -255,14 +256,9 @@ class IndexStage(Stage):
             self.left_out = TokenFilter(store.layout.left_out, reranker.model, vocabulary)
         self._fused = None if store is None else choose_fused_scorer(reranker.fast_model, store)
 
-    def prepare_candidates(
-        self,
-        query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-        places: NDArray[np.int64] | None = None,
-    ) -> list[CandidateGroup]:
+    def prepare_candidates(self, asked: Candidates) -> list[CandidateGroup]:
         """Documents by their numbers in the index."""
+        query, docs, first_stage, places = asked
         if not self.interpolates:
             first_stage = np.zeros_like(first_stage)
         if self.store is None:

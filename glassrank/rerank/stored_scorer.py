@@ -1,6 +1,7 @@
 """Scores candidates from a store: in one pass of compiled code over stored rows, where the model
 has scoring heads for it, else by the model's own `interact`. Both give the same scores."""
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,12 +10,13 @@ from numpy.typing import NDArray
 from glassrank.backends.quantization import GROUP
 from glassrank.deadline import Deadline
 from glassrank.embeddings import Part, Store
+from glassrank.embeddings.part import PartRows
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import Model, TokenEmbeddings, to_array
 from glassrank.models.text_batches import batch_by_length, map_batches
 from glassrank.rerank.candidates import PassageList
-from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import CostModel
 
 MAX_CHUNK = 1_048_576.0
 """Stored tokens that are scored as one chunk without a budget."""
@@ -27,14 +29,9 @@ class FusedScorer(Protocol):
     """Scores stored rows without making floats of them first."""
 
     def scores(
-        self,
-        query: TokenEmbeddings,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Of passages, each a run of a part's rows."""
+        """Of passages."""
 
 
 def choose_fused_scorer(model: Model, store: Store) -> FusedScorer | None:
@@ -67,14 +64,9 @@ class FusedPooling:
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
     def scores(
-        self,
-        query: TokenEmbeddings,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Of passages, each a run of a part's rows."""
+        """Of passages."""
         from glassrank.backends.cpu.kernels import (  # numba: only where it is used
             StoredRows,
             pool_cpu,
@@ -82,12 +74,12 @@ class FusedPooling:
 
         vectors = to_array(query.vectors[0]).reshape(query.mask.shape[1], -1)  # (Q, E)
         weights = to_array((query.idf if self._weighs_terms else query.mask)[0])  # (Q,)
-        rows = StoredRows(part.vectors, part.scales)
+        stored = StoredRows(rows.part.vectors, rows.part.scales)
         total = self._first_stage_weight * first_stage
         for log, length, query_columns, doc_columns in self._heads:
             pooled: Any = pool_cpu(
-                np.ascontiguousarray(vectors[:, query_columns]), weights, rows, starts, lengths,
-                self._kernels, log, length, first_column=doc_columns.start or 0,
+                np.ascontiguousarray(vectors[:, query_columns]), weights, stored, rows.starts,
+                rows.lengths, self._kernels, log, length, first_column=doc_columns.start or 0,
             )  # fmt: skip
             total = total + pooled
         return total.astype(np.float32)
@@ -146,36 +138,34 @@ class StoredScorer:
 
     def _passages(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> PassageList:
         sizes = np.ones(len(docs))
-        for _, places, _, lengths in self._rows(docs, numbers):
-            sizes[places] += lengths
+        for places, rows in self._rows(docs, numbers):
+            sizes[places] += rows.lengths
         return PassageList(docs, numbers, sizes)
 
-    def _rows(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> Any:
-        """For each part: the places of its passages among these, and where their rows are."""
+    def _rows(
+        self, docs: NDArray[np.int64], numbers: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], PartRows]]:
+        """For each part: the places of its passages among these, and their rows."""
         part_of, passages = self._part[docs], self._first[docs] + numbers
         for number, part in enumerate(self._parts):
             places = np.flatnonzero(part_of == number)
             if len(places):
-                yield part, places, *part.passage_rows(passages[places])
+                yield places, PartRows(part, *part.passage_rows(passages[places]))
 
     def score(self, passages: PassageList, deadline: Deadline) -> NDArray[np.float32]:
         """A score for each passage."""
         scores = np.zeros(len(passages.docs), np.float32)
         first_stage = self._first_stage_scores[passages.docs]
-        for part, places, starts, lengths in self._rows(passages.docs, passages.numbers):
-            score = self._interact if self._fused is None else self._fused.scores
-            scores[places] = score(self._query, part, starts, lengths, first_stage[places])
+        score = self._interact if self._fused is None else self._fused.scores
+        for places, rows in self._rows(passages.docs, passages.numbers):
+            scores[places] = score(self._query, rows, first_stage[places])
         return scores
 
     def _interact(
-        self,
-        query: TokenEmbeddings,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """As a `FusedScorer`, by the model's own `interact`, in batches of like length."""
+        part, starts, lengths = rows
         scores = np.zeros(len(starts), np.float32)
         reranker = self._reranker
 

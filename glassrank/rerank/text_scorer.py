@@ -11,8 +11,8 @@ from glassrank.models.doc_reader import Passage, ReadDoc
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import PassageList
-from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import CostModel
 from glassrank.text.encoder import MAX_TEXT_CHARS
 from glassrank.types import Doc
 

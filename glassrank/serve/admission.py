@@ -6,7 +6,7 @@ request that already runs gets less deep, too, when others arrive.
 """
 
 from glassrank.deadline import Clock, Deadline, now
-from glassrank.rerank.cost_model import TRUSTED
+from glassrank.rerank.scheduler import TRUSTED
 
 _SHARED = 0.7
 """Share of the spare time that is handed out while requests wait: one late request makes all

@@ -34,7 +34,6 @@ from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import Connection, Connections
 from glassrank.serve.loaded import IndexReloader
-from glassrank.serve.log import LogLimit
 from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
 from glassrank.serve.options import Options
 
@@ -95,6 +94,35 @@ def prepare_process(options: Options) -> None:
     limit = LogLimit(options.limits.log_lines_per_minute)
     for name in ("glassrank.serve", "uvicorn.error"):
         logging.getLogger(name).addFilter(limit)
+
+
+class LogLimit(logging.Filter):
+    """Passes `per_minute` records in each minute; the next record says how many were dropped.
+
+    >>> limit = LogLimit(1, clock=lambda: 0.0)
+    >>> record = logging.makeLogRecord({"msg": "an error"})
+    >>> limit.filter(record), limit.filter(record)
+    (True, False)
+    """
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._per_minute = per_minute
+        self._clock = clock
+        self._minute, self._passed, self._dropped = 0, 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        minute = int(self._clock() // 60)
+        if minute != self._minute:
+            if self._dropped:
+                record.msg = f"{record.msg} ({self._dropped} lines before it were dropped)"
+            self._minute, self._passed, self._dropped = minute, 0, 0
+        if self._passed >= self._per_minute:
+            self._dropped += 1
+            return False
+        self._passed += 1
+        return True
 
 
 class Server(uvicorn.Server):

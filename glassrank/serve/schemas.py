@@ -7,7 +7,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassrank.index.filters import MAX_CONDITIONS, parse_filter
-from glassrank.index.methods import RM3, parse_method
+from glassrank.index.methods import parse_method
+from glassrank.index.search import RM3
 from glassrank.serve.error_responses import bad_request
 from glassrank.serve.limits import Limits
 

@@ -282,6 +282,8 @@ def cut_metadata(metadata: Mapping[str, object], most: int) -> dict[str, object]
     """
     entries, left = {}, most
     for name, value in metadata.items():
+        if isinstance(value, str) and len(value) > left:
+            continue  # writing it to see how long it is would take most of a search's time
         size = len(to_bytes({name: value}))
         if size <= left:
             entries[name] = value

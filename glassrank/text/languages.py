@@ -24,10 +24,9 @@ from itertools import pairwise
 import regex
 
 from glassrank.errors import InputError
-from glassrank.text.analysis import Analyzer, WordAnalyzer, lower_case
+from glassrank.text.analysis import Analyzer, WordAnalyzer, lower_case, word_spans
 from glassrank.text.detection import detect_language, stop_words
 from glassrank.text.english import EnglishAnalyzer
-from glassrank.text.word_breaks import word_spans
 
 SNOWBALL = {
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",

@@ -13,9 +13,9 @@ from glassrank.corpus import read_qrels, read_run
 from glassrank.models import EmbeddingTable
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.research.evaluate import evaluate
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase", "cat", "for"]
 RUN = "q1 Q0 cats 1 3 a\nq1 Q0 mice 2 2 a\nq1 Q0 fish 3 1 a\nq2 Q0 dogs 1 2 a\nq2 Q0 fish 2 1 a\n"

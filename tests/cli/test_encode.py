@@ -15,8 +15,8 @@ from glassrank.models import EmbeddingTable
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]

@@ -1,25 +1,15 @@
 """Encodes while no file may grow beyond a limit. Run by test_store_writers.py."""
 
-import resource
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from store_changes import STARTS, contents, prepare
 
 from glassrank.errors import GlassrankError
 
-
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+sys.path.append(str(Path(__file__).parents[1]))
+from killed import limited
 
 
 def main(folder: Path) -> None:

@@ -1,10 +1,8 @@
 """Changes an index while no file may grow beyond a limit. Run by test_full_disk.py."""
 
-import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from changing_index import some_docs
@@ -12,6 +10,9 @@ from index_files import contents, leftovers
 
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
+
+sys.path.append(str(Path(__file__).parents[1]))
+from killed import limited
 
 FIRST = some_docs(1, [f"a{i}" for i in range(30)])
 MORE = some_docs(2, [f"b{i}" for i in range(30)])
@@ -23,16 +24,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "overwrite": lambda folder: Index.build(MORE, folder, overwrite=True),
     "build": lambda folder: Index.build(MORE, folder.with_name("new")),
 }
-
-
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def refused(change: Callable[[Path], object], folder: Path, limit: int) -> bool:

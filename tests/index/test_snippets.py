@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from glassrank.index import snippets
 from glassrank.index.snippets import Snippet, SnippetMaker, word_prefix
 from glassrank.text import EnglishAnalyzer
-from glassrank.text.word_breaks import word_spans
+from glassrank.text.analysis import word_spans
 
 ANALYZER = EnglishAnalyzer()
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from glassrank.index import BM25, QL, Index
-from glassrank.index.scoring import TermStatistics
-from glassrank.index.topk import _LOG_TABLE, _TYPICAL_TF, WINDOW
+from glassrank.index.scoring import _LOG_TABLE, _TYPICAL_TF, WINDOW, TermStatistics
 from glassrank.types import Doc
 
 SIZE = 30_000

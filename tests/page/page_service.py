@@ -19,11 +19,11 @@ from glassrank.index import Index
 from glassrank.models import EmbeddingTable
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.rerank import Reranker
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
 from glassrank.research.papers.mores import MORES, MORESConfig
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.serve import Options, make_app
 from glassrank.text import split_words
 from glassrank.types import Doc

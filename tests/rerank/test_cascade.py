@@ -25,7 +25,7 @@ from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cascade_plan import CascadePlan, Planned
 from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
-from glassrank.rerank.stages import Stage
+from glassrank.rerank.stages import Candidates, Stage
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.budget_curve import Speed
 from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, cascade_order, fit_plan
@@ -70,10 +70,8 @@ class FakeStage(Stage):
         self.began.append((self._clock.time, self._clock.time + self.query_cost.predict(1)))
         self._clock.time += self._query_ms
 
-    def prepare_candidates(
-        self, query: None, docs: np.ndarray, first_stage: np.ndarray
-    ) -> list[CandidateGroup]:
-        return [CandidateGroup(FakeScorer(self, docs))]
+    def prepare_candidates(self, asked: Candidates) -> list[CandidateGroup]:
+        return [CandidateGroup(FakeScorer(self, asked.docs))]
 
     def least_ms(self) -> float:
         return self.query_cost.predict(1) + self.cost.predict(1)

@@ -14,7 +14,7 @@ from glassrank.index import Index
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.text_batches import make_batch
+from glassrank.models.model import make_batch
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.gpu_scoring import GPUInteraction, GPUPooling
 from glassrank.rerank.stored_scorer import choose_fused_scorer
@@ -107,7 +107,7 @@ def test_replayed_queries_are_encoded_as_plain_ones(name: str, tmp_path: Path) -
     _, there = on_both(MODELS[name](), tmp_path / "model")
     for query in [*QUERIES[name], "", " ".join(["the list"] * 40)] * 2:
         found = there.encode_query(query)
-        ids = [there._reader.query(query).ids]
+        ids = [there.read_query(query).ids]
         with torch.no_grad():
             expected = there.model.encode_query(make_batch(ids, torch.device("cuda")))
         for ours, own in zip(found, expected, strict=True):

@@ -15,6 +15,7 @@ from glassrank.explanations import explain
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.rerank import CostModel, Pipeline, Reranker
+from glassrank.rerank.stages import Candidates
 from glassrank.types import Doc
 
 QUERY = "the cat sat"
@@ -130,7 +131,7 @@ def test_both_kinds_have_their_part_of_the_time(
     stage = pipeline.stages[0]
     first = index.top_k([QUERY], 100)[0]
     words = stage.reranker.encode_query(QUERY)
-    groups = stage.prepare_candidates(words, first.docs, first.scores)
+    groups = stage.prepare_candidates(Candidates(words, first.docs, first.scores))
     for group, ms in zip(groups, (0.5, 5.0), strict=True):
         original = type(group.scorer).score
 

@@ -13,7 +13,7 @@ from glassrank.rerank import (
     LanguageWarning,
     Pipeline,
     Reranker,
-    model_language,
+    inputs,
     rank,
     text_pipeline,
 )
@@ -24,7 +24,7 @@ GERMAN = ["Die Häuser sind alt, und der Preis ist hoch.", "Zwei Katzen schliefe
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_language, "_warned", False)
+    monkeypatch.setattr(inputs, "_warned", False)
 
 
 def test_texts_that_are_not_english_are_named_once() -> None:

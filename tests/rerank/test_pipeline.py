@@ -19,9 +19,9 @@ from glassrank.index import Index
 from glassrank.models import EmbeddingTable
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.rerank import BudgetWarning, CostModel, Pipeline, Reranker, rank, rerank_run
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc, Run
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "warm", "bird"]

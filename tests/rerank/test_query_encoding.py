@@ -11,11 +11,10 @@ from glassrank.explanations.explainers import explain_text
 from glassrank.models import EmbeddingTable, Ranker, TokenBatch
 from glassrank.models.bi_encoders import KernelBERT, MaxSim
 from glassrank.models.io.model_folder import SavedModel, Usage
-from glassrank.models.late_interaction import KernelBERTConfig
+from glassrank.models.late_interaction import ContextualConfig, KernelBERTConfig, TKConfig
 from glassrank.rerank import Reranker
 from glassrank.rerank.torch_backend import QueryEncoder
 from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 LAYERS = ContextualConfig(2, 2, 8, feed_forward=20)
 ENCODER = EncoderConfig(vocabulary=30, size=32, layers=2, heads=4, feed_forward=40, positions=20)

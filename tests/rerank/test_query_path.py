@@ -22,7 +22,7 @@ from glassrank.types import Doc
 PACKAGE = Path(glassrank.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 DOCUMENTED = set(re.findall(r"`([\w/]+\.py)`", PAGE.split("<!-- way -->")[1]))
-MOST_FILES = {"first stage": 19, "on the fly": 41, "stored": 38}
+MOST_FILES = {"first stage": 15, "on the fly": 32, "stored": 29}
 """The goal is 25 with a model, too."""
 MOST_FRAMES = 6
 """Of encoding a query, those of ONNX Runtime included."""
@@ -70,7 +70,7 @@ def test_a_query_crosses_few_files(tmp_path: Path, kind: str) -> None:
     crossed = ["cli/search.py", *files]
     assert len(crossed) <= MOST_FILES[kind], "\n".join(crossed)
     assert {file for file in files if file.startswith("rerank/")} <= DOCUMENTED
-    assert not any(file.startswith(("research/train", "research/evaluate")) for file in crossed)
+    assert not any(file.startswith("research/") for file in crossed)
     scorers = {"first stage": set(), "on the fly": {"text"}, "stored": {"stored"}}[kind]
     assert {name for name in ("text", "stored") if f"rerank/{name}_scorer.py" in files} == scorers
 

@@ -12,11 +12,11 @@ from glassrank.deadline import Deadline, LateError
 from glassrank.models import EmbeddingTable, TokenBatch
 from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.text_batches import make_batch
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
+from glassrank.models.model import make_batch
 from glassrank.rerank import Reranker, reranker
-from glassrank.rerank.sort import sort_scored
+from glassrank.rerank.cascade import sort_scored
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold"]
 TEXTS = ["the cat sat", "dog", "the cold sea the cold sea", "cat cat cat mat", "zebra the"]

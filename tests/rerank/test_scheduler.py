@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.deadline import NEVER, Deadline, now
-from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Chunk, Scheduler, scoring_reserve_ms
+from glassrank.rerank.scheduler import Chunk, CostModel, Scheduler, scoring_reserve_ms
 
 
 class FakeClock:

@@ -18,9 +18,9 @@ from glassrank.index import Index
 from glassrank.models import EmbeddingTable
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.models.late_interaction import ContextualConfig, TKConfig
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
 from glassrank.research.papers.tk import TK
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.serve import IndexReloader, Options, make_app
 from glassrank.serve.error_responses import CODES
 from glassrank.serve.run import Server

@@ -20,9 +20,8 @@ from glassrank.explanations.changes import apply_change
 from glassrank.explanations.leave_one_out import explain_leave_one_out
 from glassrank.explanations.reading import read, word_spans
 from glassrank.index import Index
-from glassrank.index.methods import RM3, expand
 from glassrank.index.scoring import BM25
-from glassrank.index.search import search
+from glassrank.index.search import RM3, expand, search
 from glassrank.index.snippets import MAX_CHARS_READ, SnippetMaker
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble

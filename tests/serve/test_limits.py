@@ -23,8 +23,8 @@ from glassrank.serve import Limits, Options
 from glassrank.serve.connections import Connections
 from glassrank.serve.interleaving import Interleaving
 from glassrank.serve.limits import change_limits, describe_limits
-from glassrank.serve.log import LogLimit
 from glassrank.serve.query_log import KEPT, QueryLog
+from glassrank.serve.run import LogLimit
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attackers import KEY, ask

@@ -15,8 +15,14 @@ from reliability import Recorder
 from glassrank.errors import InputError
 from glassrank.research.train.vector_files import read_subwords, read_vectors
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
+from glassrank.text.analysis import (
+    _MAX_CACHED_CHARS,
+    _MAX_PART_CHARS,
+    _parts,
+    _words_of,
+    split_unicode_words,
+)
 from glassrank.text.encoder import MAX_TEXT_CHARS, WordEncoder
-from glassrank.text.word_breaks import _MAX_CACHED_CHARS, _cache, _words_of, split_unicode_words
 
 VOCABULARY = Vocabulary(["cat", "mat"])
 LYING = "vector files whose numbers lie", "refused before anything is allocated"
@@ -92,7 +98,7 @@ def test_a_plain_word_of_any_length_is_cut_every_255() -> None:
 
 def test_only_short_pieces_are_remembered() -> None:
     split_unicode_words(" ".join(f"é{'x' * 100}{n}" for n in range(50)))
-    assert max(map(len, _cache), default=0) <= _MAX_CACHED_CHARS
+    assert max(map(len, _parts), default=0) <= _MAX_PART_CHARS
     analyzer = EnglishAnalyzer()
     analyzer("y" * 200)
     assert max(map(len, analyzer._terms), default=0) <= _MAX_CACHED_CHARS

@@ -12,7 +12,7 @@ import pytest
 from glassrank.corpus import read_docs
 from glassrank.index.scoring import quantize_lengths
 from glassrank.text import EnglishAnalyzer
-from glassrank.text.word_breaks import split_unicode_words
+from glassrank.text.analysis import split_unicode_words
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 LUCENE = SHARED / "reference" / "lucene"

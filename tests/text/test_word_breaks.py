@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from glassrank.text.word_breaks import LONGEST_WORD, _words_of, split_unicode_words, word_spans
+from glassrank.text.analysis import LONGEST_WORD, _words_of, split_unicode_words, word_spans
 
 # Every class that a rule speaks of, and what Python and Unicode see differently.
 SPECIAL = [

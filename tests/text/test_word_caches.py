@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from glassrank.index import snapshot
-from glassrank.text import EnglishAnalyzer, analysis, word_breaks
+from glassrank.text import EnglishAnalyzer, analysis
 
 MOST = 32 << 20
 """Bytes, of each cache."""
@@ -28,18 +28,18 @@ def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = "a'" * (word_breaks._MAX_CACHED_CHARS // 2)
-    parts = word_breaks._words_of("é," * (word_breaks._MAX_CACHED_CHARS // 2))
+    longest = "a'" * (analysis._MAX_PART_CHARS // 2)
+    parts = analysis._words_of("é," * (analysis._MAX_PART_CHARS // 2))
     size = sys.getsizeof(longest) + sys.getsizeof(parts) + _ENTRY
-    assert word_breaks._CACHE_LIMIT * size < MOST
-    monkeypatch.setattr(word_breaks, "_CACHE_LIMIT", 50)
-    monkeypatch.setattr(word_breaks, "_cache", {})
+    assert analysis._PARTS_CACHED * size < MOST
+    monkeypatch.setattr(analysis, "_PARTS_CACHED", 50)
+    monkeypatch.setattr(analysis, "_parts", {})
     for number in range(500):
-        assert word_breaks.split_unicode_words(f"it's{number} {longest}x{number}")
-    assert len(word_breaks._cache) <= 50
-    assert max(map(len, word_breaks._cache)) <= word_breaks._MAX_CACHED_CHARS
+        assert analysis.split_unicode_words(f"it's{number} {longest}x{number}")
+    assert len(analysis._parts) <= 50
+    assert max(map(len, analysis._parts)) <= analysis._MAX_PART_CHARS
 
 
 def test_statistics_of_terms_are_bounded() -> None:
-    longest = "x" * word_breaks.LONGEST_WORD
+    longest = "x" * analysis.LONGEST_WORD
     assert snapshot._TERMS_KEPT * (sys.getsizeof(longest) + 3 * _ENTRY) < MOST
