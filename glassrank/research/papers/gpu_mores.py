@@ -9,7 +9,6 @@ Needs Triton: nothing imports this file unless the model is on a GPU.
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +20,17 @@ from glassrank.backends.transformer import FeedForward, Layer
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 from glassrank.research.papers.gpu_attention import attend, cross_attend, look_at_rows
 from glassrank.research.papers.gpu_contextual import add_norm
-
-if TYPE_CHECKING:
-    from glassrank.research.papers.mores import MORES, InteractionBlock
+from glassrank.research.papers.mores import MORES, InteractionBlock, to_score
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
-    def __init__(self, model: "MORES") -> None:
+    def __init__(self, model: MORES) -> None:
         self._embeddings, self._query_layers = model.query.embeddings, model.query_layers()
         self._blocks, head = model.interaction.stack(), model.interaction.head
         self._head = head.weight.detach().float(), head.bias.detach().float()
-        self._dtype, self._two_logits = head.weight.dtype, model.config.two_logits
+        self._dtype = head.weight.dtype
 
     @cached_property  # whoever only scores does not need another copy of these weights
     def _queries(self) -> QueryLayers:
@@ -66,12 +63,11 @@ class StoredMORES:
         block = self._blocks[last]
         x = _crossed(block, x, rows, scales, starts, lengths, last)
         first = _first_row(block.layer, x)  # (B, H)
-        logits = functional.linear(first.float(), *self._head)
-        return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
+        return to_score(functional.linear(first.float(), *self._head))
 
 
 def _crossed(
-    block: "InteractionBlock",
+    block: InteractionBlock,
     x: Tensor,
     rows: Tensor,
     scales: Tensor | None,

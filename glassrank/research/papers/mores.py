@@ -185,14 +185,17 @@ class Interaction(nn.Module):
             for block, seen in zip(before, docs, strict=False):
                 x = block(x, seen, query_bias, doc_bias)
             first = last.first_row(x, docs[-1], query_bias, doc_bias)  # (B, H)
-        # In full precision: two documents may differ by less than a short float can say.
-        logits = functional.linear(first.float(), weight.float(), self.head.bias.float())
-        score = logits[:, 1] - logits[:, 0] if self.config.two_logits else logits[:, 0]
+        logits = self.logits(first)
         parts = {"logits": logits}
         if explain:
             parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
             parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
-        return Output(score, parts)
+        return Output(to_score(logits), parts)
+
+    def logits(self, first: Tensor) -> Tensor:
+        """[CLS]'s row (B, H) to (B, 1 or 2), in full precision: two documents may differ by less
+        than a short float can say."""
+        return functional.linear(first.float(), self.head.weight.float(), self.head.bias.float())
 
     def _seen_by(self, block: int, doc: Tensor) -> Tensor:
         if doc.dim() == 3:
@@ -208,6 +211,11 @@ class Interaction(nn.Module):
     def stack(self) -> list[InteractionBlock]:
         """The blocks, in order."""
         return [block for block in self.blocks if isinstance(block, InteractionBlock)]
+
+
+def to_score(logits: Tensor) -> Tensor:
+    """The one logit, or the second less the first: (B, 1 or 2) to (B,)."""
+    return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
 
 
 @dataclass(frozen=True)
