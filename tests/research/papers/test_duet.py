@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.nn import functional
@@ -55,33 +54,6 @@ def test_same_as_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "BUILDERS", BUILDERS)
     monkeypatch.setattr(parity, "SOFTENING", 0.0)
     assert max(dict(parity.differences(path)).values()) < 1e-3 * spread
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    sizes=lengths,
-    padding=st.integers(0, 5),
-    seed=st.integers(0, 99),
-    local=st.sampled_from(["exact", "cosine"]),
-)
-def test_padding_and_neighbours_leave_scores_unchanged(
-    sizes: list[tuple[int, int]], padding: int, seed: int, local: str
-) -> None:
-    ranker = model(from_plain(DuetConfig, {**to_plain(SMALL), "local": local}))
-    query = texts([q for q, _ in sizes], seed, padding)
-    doc = texts([d for _, d in sizes], seed + 100, padding)
-    together = score(ranker, query, doc)
-    assert together.shape == (len(sizes),)
-    backwards = torch.arange(len(sizes) - 1, -1, -1)
-    reordered = score(ranker, query.rows(backwards), doc.rows(backwards))
-    torch.testing.assert_close(reordered.flip(0), together, atol=1e-5, rtol=0)
-    for row, (q, d) in enumerate(sizes):
-        alone = score(
-            ranker,
-            TokenEmbeddings(*(part[row : row + 1, :q] for part in query)),
-            TokenEmbeddings(*(part[row : row + 1, :d] for part in doc)),
-        )
-        torch.testing.assert_close(alone[0], together[row], atol=1e-5, rtol=0)
 
 
 def test_scores_do_differ() -> None:
