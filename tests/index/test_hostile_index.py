@@ -29,12 +29,6 @@ def path(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good, tmp_path / "index"))
 
 
-@pytest.fixture(autouse=True)
-def no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about durability, and syncing takes most of the time."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 def test_the_index_itself_is_fine(path: Path) -> None:
     use(path)
 
