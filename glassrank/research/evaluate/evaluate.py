@@ -87,7 +87,6 @@ def evaluate_at_cutoffs(
     qrels: Qrels,
     measures: Sequence[str | Measure],
     cutoffs: ArrayLike,
-    judged_only: bool = False,
 ) -> dict[str, Floats]:
     """Each measure (given without a cutoff) at every cutoff: arrays (cutoffs, queries).
 
@@ -98,7 +97,7 @@ def evaluate_at_cutoffs(
     [[0.0], [0.5], [0.25]]
     """
     wanted = as_counts(cutoffs, "cutoffs")
-    judged = Judged.join(run, qrels, judged_only)
+    judged = Judged.join(run, qrels)
     return {
         str(measure): _at_cutoffs(measure, judged, wanted)
         for measure in map(Measure.parse, measures)

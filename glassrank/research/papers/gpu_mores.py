@@ -9,6 +9,7 @@ Needs Triton: nothing imports this file unless the model is on a GPU.
 
 import math
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +21,19 @@ from glassrank.backends.transformer import FeedForward, Layer
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 from glassrank.research.papers.gpu_attention import attend, cross_attend, look_at_rows
 from glassrank.research.papers.gpu_contextual import add_norm
-from glassrank.research.papers.mores import MORES, InteractionBlock, to_score
+
+if TYPE_CHECKING:
+    from glassrank.research.papers.mores import MORES, InteractionBlock
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
-    def __init__(self, model: MORES) -> None:
+    def __init__(self, model: "MORES") -> None:
         self._embeddings, self._query_layers = model.query.embeddings, model.query_layers()
         self._blocks, head = model.interaction.stack(), model.interaction.head
         self._head = head.weight.detach().float(), head.bias.detach().float()
-        self._dtype = head.weight.dtype
+        self._dtype, self._to_score = head.weight.dtype, model.interaction.to_score
 
     @cached_property  # whoever only scores does not need another copy of these weights
     def _queries(self) -> QueryLayers:
@@ -63,11 +66,11 @@ class StoredMORES:
         block = self._blocks[last]
         x = _crossed(block, x, rows, scales, starts, lengths, last)
         first = _first_row(block.layer, x)  # (B, H)
-        return to_score(functional.linear(first.float(), *self._head))
+        return self._to_score(functional.linear(first.float(), *self._head))
 
 
 def _crossed(
-    block: InteractionBlock,
+    block: "InteractionBlock",
     x: Tensor,
     rows: Tensor,
     scales: Tensor | None,

@@ -190,12 +190,16 @@ class Interaction(nn.Module):
         if explain:
             parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
             parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
-        return Output(to_score(logits), parts)
+        return Output(self.to_score(logits), parts)
 
     def logits(self, first: Tensor) -> Tensor:
         """[CLS]'s row (B, H) to (B, 1 or 2), in full precision: two documents may differ by less
         than a short float can say."""
         return functional.linear(first.float(), self.head.weight.float(), self.head.bias.float())
+
+    def to_score(self, logits: Tensor) -> Tensor:
+        """The one logit, or the second less the first: (B, 1 or 2) to (B,)."""
+        return logits[:, 1] - logits[:, 0] if self.config.two_logits else logits[:, 0]
 
     def _seen_by(self, block: int, doc: Tensor) -> Tensor:
         if doc.dim() == 3:
@@ -211,11 +215,6 @@ class Interaction(nn.Module):
     def stack(self) -> list[InteractionBlock]:
         """The blocks, in order."""
         return [block for block in self.blocks if isinstance(block, InteractionBlock)]
-
-
-def to_score(logits: Tensor) -> Tensor:
-    """The one logit, or the second less the first: (B, 1 or 2) to (B,)."""
-    return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
 
 
 @dataclass(frozen=True)

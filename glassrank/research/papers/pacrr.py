@@ -14,8 +14,7 @@ order while training, so that the dense layers do not learn what stands where in
 queries.
 """
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -52,21 +51,6 @@ class PACRRConfig:
     def values(self) -> int:
         """What a query word keeps of an n-gram size."""
         return self.k
-
-    @classmethod
-    def tk_authors(cls, query_length: int = 30, doc_length: int = 200) -> Self:
-        """The baseline as TK's authors ran it; their code leaves idf and masks unused."""
-        return cls(
-            query_length=query_length,
-            doc_length=doc_length,
-            k=5,
-            hidden=(100, 10),
-            last_bias=False,
-            centred=False,
-            relu=False,
-            idf=False,
-            use_masking=False,
-        )
 
 
 class PACRR(WordRanker):
@@ -147,13 +131,6 @@ class CoPACRRConfig(PACRRConfig):
     """The surroundings of a match."""
     shuffle: bool = True
     """Whether query words change places while training."""
-
-    @classmethod
-    def tk_authors(cls, query_length: int = 30, doc_length: int = 200) -> Self:
-        """As TK's authors ran it: context looks ahead only, and nothing is shuffled, since the
-        shuffled tensor is left unused."""
-        same = super().tk_authors(query_length, doc_length)
-        return replace(same, words_before=0, words_after=5, shuffle=False)
 
     @property
     def values(self) -> int:

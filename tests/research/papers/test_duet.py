@@ -14,6 +14,7 @@ from glassrank.models.torch_models import EmbeddingTable
 from glassrank.research.papers.duet import Duet, DuetConfig
 from glassrank.settings import from_plain, to_plain
 from tests.parity import __main__ as parity
+from tests.parity.authors import tk_authors
 from tests.parity.convolutional import BUILDERS
 
 FIXTURE = Path(__file__).resolve().parents[3].parent / "shared" / "parity"
@@ -114,7 +115,7 @@ def test_gradients_reach_every_parameter(local: str) -> None:
 
 def test_dropout_is_the_original_s_and_acts_in_training_only() -> None:
     assert DuetConfig().dropout == 0.5
-    assert DuetConfig.tk_authors().dropout == 0
+    assert tk_authors(Duet).dropout == 0
     ranker = model().train()
     query, doc = texts([4] * 8, 0), texts([9] * 8, 1)
     assert not torch.equal(score(ranker, query, doc), score(ranker, query, doc))
@@ -146,8 +147,3 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
         DuetConfig(doc_length=50)
     with pytest.raises(ValueError, match="texts of 2 and 200 words"):
         DuetConfig(query_length=2)
-
-
-def test_the_configuration_survives_json() -> None:
-    config = DuetConfig.tk_authors(size=32)
-    assert from_plain(DuetConfig, to_plain(config)) == config

@@ -43,7 +43,7 @@ from glassrank.explanations.reading import FIRST
 from glassrank.explanations.structure import Matrix, Side, Signal
 from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
 from glassrank.research.papers.bert import BERT
-from glassrank.research.papers.mores import MORES, to_score
+from glassrank.research.papers.mores import MORES
 
 BERT_ATTENTION = (
     "Attention (mean of heads) says where a layer looks and is no part of the score; of the last "
@@ -230,4 +230,4 @@ def _scores(pair: ScoredPair, model: MORES, masks: list[Tensor]) -> Tensor:
     x = pair.query.vectors.to(weight)  # (1, Q, H)
     for number, (block, mask) in enumerate(zip(interaction.stack(), masks, strict=True)):
         x = block(x, vectors[:, :, number], query_bias, make_key_bias(mask, vectors))  # (B, Q, H)
-    return to_score(interaction.logits(x[:, 0])).double()
+    return interaction.to_score(interaction.logits(x[:, 0])).double()
