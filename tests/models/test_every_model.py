@@ -16,6 +16,7 @@ from model_cases import (
     widened,
     widened_ids,
 )
+from model_folders import PIECES
 
 from glassrank.models import MODELS, EmbeddingTable, TokenBatch
 from glassrank.models.io.load import load_model
@@ -32,7 +33,11 @@ every_form = pytest.mark.parametrize(
 )
 every_subword_form = pytest.mark.parametrize(
     ("name", "changes"),
-    [*((name, {}) for name in sorted(SMALL_PIECES)), ("mores", {"reuse": "s2"})],
+    [
+        *((name, {}) for name in sorted(SMALL_PIECES)),
+        ("bert", {"text": {"doc_words": 200}, "pooler": False}),
+        ("mores", {"reuse": "s2", "two_logits": True}),
+    ],
 )
 exact_models = pytest.mark.parametrize(
     "name", [n for n in sorted(SMALL) if MODELS[n].info.is_additive]
@@ -185,3 +190,17 @@ def test_save_then_load_is_the_identity(name: str, tmp_path: Path) -> None:
     doc = TokenBatch(torch.tensor([[3, 4, 5]]), torch.ones(1, 3))
     assert torch.equal(again.model(query, doc), model.eval()(query, doc))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+@every_subword_form
+def test_save_then_load_of_subword_models_is_the_identity(
+    name: str, changes: dict[str, object], tmp_path: Path
+) -> None:
+    model = small_model(name, **changes)
+    save_model(tmp_path / "model", model, Usage(16, 128), PIECES, "# a card\n")
+    again = load_model(tmp_path / "model")
+    assert again.model.config == model.config
+    assert again.vocabulary == PIECES
+    assert fingerprint(again.model) == fingerprint(model)
+    query, doc = piece_batch([4]), piece_batch([7])
+    assert torch.equal(again.model(query, doc), model(query, doc))

@@ -1,7 +1,5 @@
 """BERT[CLS]: one text out of two, scored from its first piece."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import strategies as st
@@ -10,9 +8,6 @@ from models.model_cases import piece_batch, small_model
 from glassrank.backends.configs import EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, TokenEmbeddings, WordRanker
-from glassrank.models.io.load import load_model
-from glassrank.models.io.model_folder import Usage, fingerprint
-from glassrank.models.io.torch_files import save_model
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import Pretrained
 from glassrank.research.papers.bert import BERT, BERTConfig, join_pair
@@ -80,18 +75,6 @@ def test_an_explanation_is_of_the_same_score() -> None:
     assert out.parts["attention"].shape == (2, 2, 3, 13, 13)  # 5 + 8 pieces
     torch.testing.assert_close(out.parts["attention"].sum(-1), torch.ones(2, 2, 3, 13))
     assert plain.parts.keys() == {"cut"}
-
-
-def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
-    model = bert(text={"doc_words": 200}, pooler=False)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"p{number}" for number in range(36))]
-    save_model(tmp_path / "model", model, Usage(16, 128), vocabulary, "# card\n")
-    again = load_model(tmp_path / "model")
-    assert again.model.config == model.config
-    assert again.vocabulary == vocabulary
-    assert fingerprint(again.model) == fingerprint(model)
-    query, doc = piece_batch([4]), piece_batch([7])
-    assert torch.equal(again.model(query, doc), model(query, doc))
 
 
 def test_a_start_has_the_pretrained_weights() -> None:

@@ -15,7 +15,6 @@ from glassrank.research.papers.matchpyramid import (
     MatchPyramidConfig,
     dynamic_max_pool,
 )
-from glassrank.settings import from_plain, to_plain
 from tests.parity import __main__ as parity
 from tests.parity.convolutional import BUILDERS
 
@@ -117,7 +116,3 @@ def test_a_batch_of_empty_documents_has_scores() -> None:
 def test_a_convolution_without_a_pool_is_refused() -> None:
     with pytest.raises(ValueError, match="each convolution needs a pool"):
         MatchPyramidConfig(channels=(8,))
-
-
-def test_the_configuration_survives_json() -> None:
-    assert from_plain(MatchPyramidConfig, to_plain(SMALL)) == SMALL
