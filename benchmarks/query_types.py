@@ -25,8 +25,8 @@ from glassrank.rerank import Reranker
 from glassrank.research.commands.clusters import query_vectors
 from glassrank.research.evaluate.clusters import (
     candidate_ks,
-    elbow,
-    inertias,
+    compute_inertias,
+    find_elbow,
     k_means,
     label_clusters,
 )
@@ -80,7 +80,7 @@ def main() -> None:
         parser.error("these tables are of other queries than --queries has")
     points = query_vectors(Reranker.load(options.model), texts, quiet=True)
     ks = candidate_ks(len(texts))
-    grouping = k_means(points, options.k or elbow(ks, inertias(points, ks)))
+    grouping = k_means(points, options.k or find_elbow(ks, compute_inertias(points, ks)))
     names = label_clusters(texts, grouping.labels.tolist())
     groups = [np.flatnonzero(grouping.labels == label) for label in range(len(names))]
     *_, before, last = values

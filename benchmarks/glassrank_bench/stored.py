@@ -22,7 +22,7 @@ def fused_against_plain() -> Sequence[Result]:
 
 def _fused_against_plain(dtype: str) -> Sequence[Result]:
     """Plain as it is written, all documents in one call, and in parts that suit the caches."""
-    model, store, turns = random_tk(), RandomStore(dtype, WORDS, DOCS), count()
+    model, store, turns = random_tk(), RandomStore(dtype, WORDS), count()
     difference = np.abs(store.fused(model, 0) / store.plain(model, 0, _IN_CACHE) - 1).max()
     (fused,) = medians_ms([lambda: store.fused(model, next(turns))], repeats=30, warm_ups=3)
     again, plain, in_parts = medians_ms(
@@ -49,7 +49,7 @@ def _fused_against_plain(dtype: str) -> Sequence[Result]:
 
 def stored_against_live() -> Sequence[Result]:
     model = random_tk()
-    store, turns = RandomStore("bf16", WORDS, DOCS), count()
+    store, turns = RandomStore("bf16", WORDS), count()
     ids = torch.randint(2, 20_000, (DOCS, WORDS))
     query = TokenEmbeddings(store.query[None], torch.ones(1, TERMS), store.weights[None])
 
@@ -72,7 +72,7 @@ def against_late_interaction() -> Sequence[Result]:
     """1,000 documents of 64 words: TK's kernels on its vectors of 300 values, and PyLate's
     `rank.rerank` on as many vectors of 128, as its models have them; other documents each time."""
     rank = peer("pylate.rank")
-    model, store, turns = random_tk(), RandomStore("bf16", _SHORT, DOCS), count()
+    model, store, turns = random_tk(), RandomStore("bf16", _SHORT), count()
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(1, _QUERY_PIECES, _PIECE_SIZE, generator=generator)
     docs = [torch.randn(DOCS, _SHORT, _PIECE_SIZE, generator=generator) for _ in range(4)]

@@ -54,31 +54,28 @@ def questions(count: int, seed: int = 1) -> list[str]:
     return [" ".join(running[start : start + rng.randrange(3, 9)]) for start in starts]
 
 
-def random_tk(size: int = SIZE, words: int = 20_000) -> TK:
+def random_tk(words: int = 20_000) -> TK:
     """A TK in our own form, with random weights: speed does not depend on their values."""
     torch.manual_seed(0)
-    config = TKConfig(size=size, contextual=OUR_FORM)
-    model = TK(config, EmbeddingTable(torch.randn(words, size), trained=False))
+    config = TKConfig(size=SIZE, contextual=OUR_FORM)
+    model = TK(config, EmbeddingTable(torch.randn(words, SIZE), trained=False))
     return model.eval().requires_grad_(False)
 
 
 class RandomStore:
-    """Unit vectors as a store has them, in `sets` of documents that are taken in turn, and one
+    """Unit vectors as a store has them, in sets of documents that are taken in turn, and one
     query."""
 
-    def __init__(
-        self, dtype: str, words: int = WORDS, docs: int = DOCS, size: int = SIZE,
-        terms: int = TERMS, sets: int = _SETS,
-    ) -> None:  # fmt: skip
+    def __init__(self, dtype: str, words: int) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.words, self.docs, self.size, self.sets = words, docs, size, sets
-        rows = torch.zeros(sets * docs * words, -(-size // 64) * 64, dtype=torch.bfloat16)
+        self.words = words
+        rows = torch.zeros(_SETS * DOCS * words, -(-SIZE // 64) * 64, dtype=torch.bfloat16)
         self.scales: NDArray[np.float32] | None = None
-        for start in range(0, len(rows), docs * words):
-            vectors = torch.randn(docs * words, size, generator=generator)
-            rows[start : start + docs * words, :size] = functional.normalize(vectors)
-        self.query = functional.normalize(torch.randn(terms, size, generator=generator))  # (Q, E)
-        self.weights = torch.rand(terms, generator=generator)  # (Q,)
+        for start in range(0, len(rows), DOCS * words):
+            vectors = torch.randn(DOCS * words, SIZE, generator=generator)
+            rows[start : start + DOCS * words, :SIZE] = functional.normalize(vectors)
+        self.query = functional.normalize(torch.randn(TERMS, SIZE, generator=generator))  # (Q, E)
+        self.weights = torch.rand(TERMS, generator=generator)  # (Q,)
         if dtype == "bf16":
             self.rows: NDArray[Any] = rows.view(torch.uint16).numpy()
         elif dtype == "int8":
@@ -87,9 +84,9 @@ class RandomStore:
             self.rows = (rows.float() / (largest / 127)[:, None]).round().to(torch.int8).numpy()
         else:
             self.rows = rows.float().numpy()
-        order = torch.randperm(sets * docs, generator=generator).numpy()
-        self.starts = order.astype(np.int64).reshape(sets, docs) * words
-        self.lengths = np.full(docs, words, np.int64)
+        order = torch.randperm(_SETS * DOCS, generator=generator).numpy()
+        self.starts = order.astype(np.int64).reshape(_SETS, DOCS) * words
+        self.lengths = np.full(DOCS, words, np.int64)
 
     def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
         """Rows to float32, then what the model itself does, with so many documents at a time."""
@@ -97,27 +94,27 @@ class RandomStore:
             self.query[None], torch.ones(1, len(self.query)), self.weights[None]
         )
         scores = []
-        starts = self.starts[turn % self.sets]
-        for begin in range(0, self.docs, at_once):
+        starts = self.starts[turn % _SETS]
+        for begin in range(0, DOCS, at_once):
             part = starts[begin : begin + at_once]
             places = (part[:, None] + np.arange(self.words)).ravel()
             raw = torch.from_numpy(self.rows[places])
             vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
             if self.scales is not None:
                 vectors *= torch.from_numpy(self.scales[places])[:, None]
-            docs = torch.unflatten(vectors[:, : self.size], 0, (len(part), self.words))
+            docs = torch.unflatten(vectors[:, :SIZE], 0, (len(part), self.words))
             ones = torch.ones(len(part), self.words)
             same = query.rows(torch.zeros(len(part), dtype=torch.long))
             scores.append(model.interact(same, TokenEmbeddings(docs, ones, ones)).score)
         return torch.cat(scores).numpy()
 
-    def fused(self, model: TK, turn: int, threads: int | None = None) -> NDArray[np.float32]:
+    def fused(self, model: TK, turn: int) -> NDArray[np.float32]:
         """The same scores in one pass of compiled code."""
         from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 
         readout = model.scoring_heads()[0]
         return pool_cpu(
             self.query.numpy(), self.weights.numpy(), StoredRows(self.rows, self.scales),
-            self.starts[turn % self.sets], self.lengths, model.config.kernels,
-            readout.log.numpy(), readout.length.numpy(), threads=threads,
+            self.starts[turn % _SETS], self.lengths, model.config.kernels,
+            readout.log.numpy(), readout.length.numpy(),
         )  # fmt: skip

@@ -34,36 +34,25 @@ def test_a_run_is_re_ranked(call: Call, index: Path, files: Path) -> None:
     assert {line.split()[0] for line in lines} == {"q1", "q2"}
 
 
-def test_a_query_that_is_missing_is_named(call: Call, index: Path, files: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "doc", "model", "message"),
+    [
+        ("q7", "cats", "model", "has no query 'q7'"),
+        ("q1", "dragons", "model", "no document 'dragons'"),
+        ("q1", "cats", "my.index", "is not a model folder"),
+    ],
+)
+def test_what_is_missing_is_named(
+    query: str, doc: str, model: str, message: str, call: Call, index: Path, files: Path
+) -> None:
     make_model(files / "model")
-    (files / "first.run").write_text("q7 Q0 cats 1 2 base\n")
+    (files / "first.run").write_text(f"{query} Q0 {doc} 1 2 base\n")
     done = call(
         *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
-        *("--model", "model", "--out", "second.run"),
+        *("--model", model, "--out", "second.run"),
     )
     assert done.returncode == 2
-    assert "has no query 'q7'" in done.stderr
-
-
-def test_a_folder_that_is_no_model(call: Call, index: Path, files: Path) -> None:
-    (files / "first.run").write_text("q1 Q0 cats 1 2 base\n")
-    done = call(
-        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
-        *("--model", "my.index", "--out", "second.run"),
-    )
-    assert done.returncode == 2
-    assert "is not a model folder" in done.stderr
-
-
-def test_a_document_that_is_missing_is_named(call: Call, index: Path, files: Path) -> None:
-    make_model(files / "model")
-    (files / "first.run").write_text("q1 Q0 dragons 1 2 base\n")
-    done = call(
-        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
-        *("--model", "model", "--out", "second.run"),
-    )
-    assert done.returncode == 2
-    assert "no document 'dragons'" in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.long

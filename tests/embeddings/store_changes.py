@@ -2,25 +2,15 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 from small_store import small_saved, some_docs
 
-import glassrank
 from glassrank.embeddings import Store, encode, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel
-
-HERE = Path(__file__).parent
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": str(Path(glassrank.__file__).parents[1]),
-    "OMP_NUM_THREADS": "1",  # PyTorch's library for ARM counts its threads as it is loaded
-}
 
 
 def prepare() -> SavedModel:
@@ -92,17 +82,3 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted((folder / "stores" / "s").rglob("*"))
         if path.is_file() and path.suffix != ".lock"
     }
-
-
-def run_script(name: str, *arguments: str | Path) -> str:
-    """The output of a script beside this file; what it complains about fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", HERE / name, *arguments],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout

@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import pytest
+from child_processes import run_script
 from reliability import Recorder
-from store_changes import run_script
 
 KILLED = "SIGKILL while documents are encoded", "gone on with, to the same bytes"
 
 
 def kills(folder: Path, *trials: str) -> list[int]:
-    return [int(line) for line in run_script("killed_encoder.py", folder, *trials).split()]
+    return [
+        int(line) for line in run_script("embeddings/killed_encoder.py", folder, *trials).split()
+    ]
 
 
 @pytest.mark.long

@@ -1,14 +1,13 @@
 """One writer at a time, any number of readers beside it, and a disk that is full."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from child_processes import run_script, start
 from small_store import ids_of, passages, small_saved, some_docs, word_ids
-from store_changes import ENVIRONMENT, HERE, run_script
 
 from glassrank.embeddings import Progress, Store, encode_index
 from glassrank.errors import GlassrankError, InputError
@@ -35,13 +34,7 @@ for number in range(1_000_000):
 def writer(tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
     """A process that changes an index and its store without end."""
     Index.build(some_docs(1, [f"a{i}" for i in range(30)]), tmp_path / "index")
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", CHANGE_FOREVER, tmp_path / "index"],
-        env=ENVIRONMENT,
-        cwd=HERE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = start(CHANGE_FOREVER, "embeddings", tmp_path / "index")
     yield process
     process.kill()
     process.communicate()
@@ -123,7 +116,7 @@ def test_progress_counts_what_was_done_before(tmp_path: Path) -> None:
 )
 @pytest.mark.long
 def test_a_full_disk_ends_the_work_and_breaks_nothing(tmp_path: Path) -> None:
-    lines = run_script("full_disk_store.py", tmp_path).splitlines()
+    lines = run_script("embeddings/full_disk_store.py", tmp_path).splitlines()
     needed = dict(line.split() for line in lines)
     assert needed.keys() == {"new", "changed"}
     assert all(int(limit) > 9000 for limit in needed.values()), needed

@@ -1,6 +1,8 @@
 """Damage to any file of an index is found when it is opened, and the file named."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,43 +80,38 @@ def test_a_file_that_grew(index: Index) -> None:
             path.write_bytes(content)
 
 
+@contextmanager
+def moved_away(path: Path) -> Iterator[None]:
+    hidden = path.rename(path.with_name(f"{path.name}.hidden"))
+    try:
+        yield
+    finally:
+        hidden.rename(path)
+
+
 def test_a_missing_file(index: Index, reliability: Recorder) -> None:
     for path in files(index):
         if path.name != "manifest.json":
-            hidden = path.rename(path.with_suffix(".hidden"))
-            try:
+            with moved_away(path):
                 assert_named(index, path, "missing")
-            finally:
-                hidden.rename(path)
             reliability("Files", "a file of an index damaged", NAMED)
 
 
 def test_a_missing_segment(index: Index) -> None:
     folder = index.snapshot.segments[0].folder
-    hidden = folder.rename(folder.with_name("hidden"))
-    try:
-        with pytest.raises(CorruptError, match=f"{folder.name}/.* is missing"):
-            Index(index.path)
-    finally:
-        hidden.rename(folder)
+    missing = pytest.raises(CorruptError, match=f"{folder.name}/.* is missing")
+    with moved_away(folder), missing:
+        Index(index.path)
 
 
 def test_a_missing_manifest_is_no_index(index: Index) -> None:
-    path = index.path / "manifest.json"
-    hidden = path.rename(path.with_suffix(".hidden"))
-    try:
-        with pytest.raises(GlassrankError, match=r"is not an index \(it has no manifest.json\)"):
-            Index(index.path)
-    finally:
-        hidden.rename(path)
+    refused = pytest.raises(GlassrankError, match=r"is not an index \(it has no manifest.json\)")
+    with moved_away(index.path / "manifest.json"), refused:
+        Index(index.path)
 
 
 def test_a_writer_names_a_missing_file_too(index: Index) -> None:
     path = index.snapshot.segments[0].folder / "lengths.npy"
-    hidden = path.rename(path.with_suffix(".hidden"))
-    try:
-        with pytest.raises(CorruptError, match=r"lengths\.npy is missing"):
-            index.add([Doc("g", "gnu")])
-    finally:
-        hidden.rename(path)
+    with moved_away(path), pytest.raises(CorruptError, match=r"lengths\.npy is missing"):
+        index.add([Doc("g", "gnu")])
     assert len(Index(index.path)) == 40

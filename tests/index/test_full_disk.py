@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from index_files import run_script
+from child_processes import run_script
 
 
 @pytest.mark.tried(
@@ -15,7 +15,7 @@ from index_files import run_script
 @pytest.mark.long
 def test_a_change_that_does_not_fit_leaves_the_index_as_it_was(tmp_path: Path) -> None:
     needed = dict(
-        line.split() for line in run_script("full_disk.py", tmp_path / "index").splitlines()
+        line.split() for line in run_script("index/full_disk.py", tmp_path / "index").splitlines()
     )
     assert needed.keys() == {"add", "replace", "delete", "merge", "overwrite", "build"}
     # Each failed at some limits before it had room: at its arrays, or at the manifest alone.

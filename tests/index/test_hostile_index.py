@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child_processes import run_script
 from hostile_index import build, change_array, change_manifest, segment, use
-from index_files import contents, run_script
+from index_files import contents
 
 from glassrank.errors import CorruptError, GlassrankError, InputError
 from glassrank.index import Index
@@ -27,12 +28,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def path(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good, tmp_path / "index"))
-
-
-@pytest.fixture(autouse=True)
-def no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about durability, and syncing takes most of the time."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def test_the_index_itself_is_fine(path: Path) -> None:
@@ -326,7 +321,7 @@ def test_texts_that_are_no_texts_are_shown_as_far_as_they_go(path: Path) -> None
 )
 @pytest.mark.long
 def test_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
-    assert int(run_script("fuzzed_index.py", tmp_path, "40", "1")) > 20
+    assert int(run_script("index/fuzzed_index.py", tmp_path, "40", "1")) > 20
 
 
 @pytest.mark.tried(
@@ -337,7 +332,7 @@ def test_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
 )
 @pytest.mark.slow
 def test_many_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
-    assert int(run_script("fuzzed_index.py", tmp_path, "1000", "3")) > 500
+    assert int(run_script("index/fuzzed_index.py", tmp_path, "1000", "3")) > 500
 
 
 # Links, pipes, and folders where files should be

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from index_files import run_script
+from child_processes import run_script
 from reliability import Recorder
 
 KILLED = "SIGKILL of a writer of an index", "the old state or the new"
 
 
 def kills(folder: Path, *trials: str) -> list[int]:
-    return [int(line) for line in run_script("killed_writer.py", folder, *trials).split()]
+    return [int(line) for line in run_script("index/killed_writer.py", folder, *trials).split()]
 
 
 @pytest.mark.long

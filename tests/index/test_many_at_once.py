@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from changing_index import FIRST, assert_whole, some_docs
-from index_files import start
+from child_processes import start
 
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
@@ -89,7 +89,7 @@ def test_threads_inside_one_call_change_nothing(index: Index) -> None:
 def test_several_processes_find_what_one_finds(
     index: Index, processes: list["subprocess.Popen[str]"]
 ) -> None:
-    processes += [start(SEARCH, index.path, *QUERIES) for _ in range(3)]
+    processes += [start(SEARCH, "index", index.path, *QUERIES) for _ in range(3)]
     for process in processes:
         output, _ = process.communicate(timeout=120)
         assert json.loads(output) == rankings(index)
@@ -99,7 +99,7 @@ def test_a_second_writer_is_refused_while_readers_go_on(
     tmp_path: Path, processes: list["subprocess.Popen[str]"]
 ) -> None:
     index = Index.build(FIRST, tmp_path / "index")
-    first = start(HOLD_THE_LOCK, index.path)
+    first = start(HOLD_THE_LOCK, "index", index.path)
     processes.append(first)
     assert first.stdout is not None
     assert first.stdout.readline() == "writing\n"
@@ -133,7 +133,7 @@ def test_readers_see_only_whole_states_of_a_changing_index(
     tmp_path: Path, processes: list["subprocess.Popen[str]"]
 ) -> None:
     reader = Index.build(FIRST, tmp_path / "index")
-    writer = start(CHANGE_FOREVER, reader.path)
+    writer = start(CHANGE_FOREVER, "index", reader.path)
     processes.append(writer)
     assert writer.stdout is not None
     assert writer.stdout.readline() == "changed\n"

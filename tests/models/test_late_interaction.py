@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_cases import piece_batch, small_model, widened_ids
+from model_cases import piece_batch, small_model
 from torch.nn import functional
 
 from glassrank.backends.configs import EncoderConfig, Kernels
@@ -31,43 +31,6 @@ def family(name: str, **changes: object) -> SubwordRanker:
     return model
 
 
-@every_family
-@settings(max_examples=10, deadline=None)
-@given(q=lengths, d=lengths, extra=st.integers(1, 5), seed=st.integers(0, 99))
-def test_padding_does_not_matter(name: str, q: int, d: int, extra: int, seed: int) -> None:
-    model = family(name)
-    query, doc = piece_batch([q], seed=seed), piece_batch([d], seed=seed + 1)
-    with torch.no_grad():
-        padded = model(widened_ids(query, extra), widened_ids(doc, 2 * extra))
-        torch.testing.assert_close(padded, model(query, doc), rtol=1e-4, atol=1e-5)
-
-
-@every_family
-@settings(max_examples=10, deadline=None)
-@given(pairs=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4), seed=st.integers(0, 99))
-def test_neighbours_and_order_do_not_matter(
-    name: str, pairs: list[tuple[int, int]], seed: int
-) -> None:
-    model = family(name)
-    query = piece_batch([q for q, _ in pairs], seed=seed)
-    doc = piece_batch([d for _, d in pairs], seed=seed + 1)
-    with torch.no_grad():
-        together = model(query, doc)
-        for number in range(len(pairs)):
-            own = [TokenBatch(b.ids[[number]], b.mask[[number]]) for b in (query, doc)]
-            torch.testing.assert_close(model(*own), together[[number]], rtol=1e-4, atol=1e-5)
-
-
-@every_family
-def test_one_query_is_as_good_as_many_of_it(name: str) -> None:
-    model = family(name)
-    with torch.no_grad():
-        query, doc = model.encode_query(piece_batch([5])), model.encode_doc(piece_batch([9, 4, 7]))
-        one = model.interact(model.expand(query, 3), doc).score
-        many = model.interact(query.rows(torch.zeros(3).long()), doc).score
-    torch.testing.assert_close(one, many)
-
-
 @pytest.mark.parametrize("name", ["kernel_bert", "maxsim"])
 @settings(max_examples=10, deadline=None)
 @given(q=lengths, d=lengths, seed=st.integers(0, 99))
@@ -77,16 +40,6 @@ def test_exact_parts_add_up(name: str, q: int, d: int, seed: int) -> None:
         out = model.explain(piece_batch([q, 3], seed=seed), piece_batch([d, 2], seed=seed + 1))
     total = sum(out.parts[part].flatten(1).sum(1) for part in model.info.summands)
     torch.testing.assert_close(total, out.score, rtol=1e-5, atol=1e-5)
-
-
-@every_family
-def test_training_reaches_every_parameter(name: str) -> None:
-    model = family(name).train()
-    out = model(piece_batch([5, 4]), piece_batch([9, 7], seed=1))
-    torch.autograd.backward((out * torch.tensor([1.0, -2.0])).sum())
-    untouched = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    # All texts are of one segment.
-    assert [n for n in untouched if "types" not in n] == []
 
 
 @every_family

@@ -1,7 +1,9 @@
 """Our models from the authors' weights: how their names and shapes map onto ours."""
 
 import re
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +14,12 @@ from glassrank.models.model import Output, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.research.papers.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
 from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig
+from glassrank.settings import from_plain
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "models"
 
 # AllenNLP's names for the parts of a contextual layer.
 _LAYER = (
@@ -28,6 +33,13 @@ _LAYER = (
      r"layers.\1.query_key_value.\2"),
     (r"stacked_att\.self_attention_(\d)\._output_projection\.(\w+)", r"layers.\1.output.\2"),
 )  # fmt: skip
+
+
+def tk_authors(family: type[Ranker], **changes: object) -> Any:
+    """The settings with which TK's authors ran a family, as its config file has them."""
+    text = (CONFIGS / f"{family.info.name}-tk-authors.toml").read_text("utf-8")
+    settings = {**tomllib.loads(text)["config"], **changes}
+    return from_plain(family.info.config_type, settings, "config")
 
 
 def rename(weights: Weights, rules: tuple[tuple[str, str], ...]) -> Weights:

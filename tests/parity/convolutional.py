@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from glassrank.models.torch_models import Ranker
-from glassrank.research.papers.duet import Duet, DuetConfig
-from glassrank.research.papers.matchpyramid import MatchPyramid, MatchPyramidConfig
-from tests.parity.authors import Description, Weights, load, rename
+from glassrank.research.papers.duet import Duet
+from glassrank.research.papers.matchpyramid import MatchPyramid
+from tests.parity.authors import Description, Weights, load, rename, tk_authors
 
 _PYRAMID = (
     (r"conv_layers\.conv (\d)\.(\w+)", r"convolutions.\1.\2"),
@@ -29,12 +29,12 @@ _DUET = (
 
 
 def matchpyramid(description: Description, weights: Weights) -> Ranker:
-    return load(MatchPyramid(MatchPyramidConfig.tk_authors()), rename(weights, _PYRAMID))
+    return load(MatchPyramid(tk_authors(MatchPyramid)), rename(weights, _PYRAMID))
 
 
 def duet(description: Description, weights: Weights) -> Ranker:
-    config = DuetConfig.tk_authors(size=description["hyper"]["hidden"])
-    return load(Duet(config), rename(weights, _DUET))
+    hidden = description["hyper"]["hidden"]
+    return load(Duet(tk_authors(Duet, size=hidden, hidden=hidden)), rename(weights, _DUET))
 
 
 BUILDERS: dict[str, Callable[[Description, Weights], Ranker]] = {

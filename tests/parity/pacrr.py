@@ -1,15 +1,11 @@
 """PACRR and CO-PACRR from the weights of TK's authors."""
 
 from collections.abc import Callable
-from typing import Any
-
-from torch import Tensor
+from functools import partial
 
 from glassrank.models.torch_models import Ranker
-from glassrank.research.papers.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig
-
-Weights = dict[str, Tensor]
-Description = dict[str, Any]
+from glassrank.research.papers.pacrr import PACRR, CoPACRR
+from tests.parity.authors import Description, Weights, tk_authors
 
 _NAMES = {
     "convolutions.0.1": "ngrams.convolutions.0",
@@ -30,20 +26,14 @@ def load(model: Ranker, weights: Weights) -> Ranker:
     return model
 
 
-def _lengths(description: Description) -> tuple[int, int]:
+def build(family: type[PACRR], description: Description, weights: Weights) -> Ranker:
     hyper = description["hyper"]
-    return hyper["unified_query_length"], hyper["unified_document_length"]
-
-
-def pacrr(description: Description, weights: Weights) -> Ranker:
-    return load(PACRR(PACRRConfig.tk_authors(*_lengths(description))), weights)
-
-
-def co_pacrr(description: Description, weights: Weights) -> Ranker:
-    return load(CoPACRR(CoPACRRConfig.tk_authors(*_lengths(description))), weights)
+    query_length, doc_length = hyper["unified_query_length"], hyper["unified_document_length"]
+    config = tk_authors(family, query_length=query_length, doc_length=doc_length)
+    return load(family(config), weights)
 
 
 BUILDERS: dict[str, Callable[[Description, Weights], Ranker]] = {
-    "pacrr": pacrr,
-    "co_pacrr": co_pacrr,
+    "pacrr": partial(build, PACRR),
+    "co_pacrr": partial(build, CoPACRR),
 }

@@ -16,7 +16,7 @@ from glassrank.errors import InputError, needs_extra
 from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.research.evaluate.budget_curve import TimeCurve
 from glassrank.research.evaluate.timed_models import BudgetReport
-from glassrank.storage.files import replace_file
+from glassrank.research.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,14 +141,7 @@ def check_plot(path: Path) -> None:
 
 def draw(report: BudgetReport, path: Path) -> None:
     """Draw SVG, PDF or PNG, by the file's suffix."""
-    import matplotlib
-
-    kind = path.suffix.lower().removeprefix(".")
-    # Keep text as text, and make the file reproducible.
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "glassrank", "font.size": 9}
-    with matplotlib.rc_context(style), replace_file(path) as part:
-        metadata = {"Date": None} if kind == "svg" else None
-        _figure(report).savefig(part, format=kind, dpi=160, metadata=metadata)
+    save_figure(lambda: _figure(report), path, font_size=9, dpi=160)
 
 
 def _figure(report: BudgetReport) -> "Figure":

@@ -1,6 +1,7 @@
 """`glassrank experiment`: several models and seeds in one table, as Markdown and JSON."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,7 @@ def experiment(
         measure or ("RR@10", "nDCG@10", "AP"),
         baseline,
         device,
-        lambda line: console.say(line, quiet=quiet),
+        partial(console.say, quiet=quiet),
     )
     if out is not None:
         with atomic_write(out) as file:

@@ -1,5 +1,6 @@
 """`glassrank learn`: a model learns a collection."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def learn(
 
     log = None if queries is None else read_log(queries)
     opened, reranker = Index(index), Reranker.load(model)
-    learner = Learner(opened, reranker, lambda line: console.say(line, quiet=quiet))
+    learner = Learner(opened, reranker, partial(console.say, quiet=quiet))
     outcome = learner.learn(60 * minutes, log)
     for reason, count in () if log is None else log.skipped.items():
         if count:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,18 +33,15 @@ def prepare(
     from glassrank.research.train.prepared_folders import save_prepared
     from glassrank.research.train.training_texts import read_collections
 
-    def say(line: str) -> None:
-        console.say(line, quiet=quiet)
-
+    say = partial(console.say, quiet=quiet)
     run = read_config(config)
     texts = read_collections(run, config.parent, say)
     prepared = prepare_arrays(run, texts, config.parent, say, device)
     out = config.parent / run.prepared
     save_prepared(out, prepared)
-    console.say(
+    say(
         f"{out}: {prepared.doc_count:,} documents, {len(prepared.train.queries):,} training and "
-        f"{len(prepared.dev.queries):,} dev queries, {len(prepared.words):,} words",
-        quiet=quiet,
+        f"{len(prepared.dev.queries):,} dev queries, {len(prepared.words):,} words"
     )
 
 
@@ -94,7 +92,7 @@ def train(
             prepared,
             out,
             device,
-            lambda line: console.say(line, quiet=quiet),
+            partial(console.say, quiet=quiet),
             base=config.parent,
             track=track,
         )
@@ -157,7 +155,7 @@ def adapt(
         device,
         modes,
         measure or ("nDCG@10", "RR@10", "AP"),
-        lambda line: console.say(line, quiet=quiet),
+        partial(console.say, quiet=quiet),
         config.parent,
     )
     if runs is not None:
@@ -244,7 +242,7 @@ def select(
         out,
         measure,
         device,
-        lambda line: console.say(line, quiet=quiet),
+        partial(console.say, quiet=quiet),
     )
     if json:
         console.print_json(

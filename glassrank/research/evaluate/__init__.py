@@ -2,7 +2,6 @@
 
 from glassrank.research.evaluate.evaluate import DepthCurve as DepthCurve
 from glassrank.research.evaluate.evaluate import Evaluation as Evaluation
-from glassrank.research.evaluate.evaluate import best_depth as best_depth
 from glassrank.research.evaluate.evaluate import evaluate as evaluate
 from glassrank.research.evaluate.evaluate import evaluate_at_cutoffs as evaluate_at_cutoffs
 from glassrank.research.evaluate.evaluate import evaluate_at_depths as evaluate_at_depths

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassrank.errors import InputError
-from glassrank.research.evaluate.evaluate import evaluate, evaluate_at_depths
+from glassrank.research.evaluate.evaluate import evaluate, evaluate_at_depths, find_first_best
 from glassrank.research.evaluate.measures import Floats, Ints, Measure
 from glassrank.types import Qrels, Run
 
@@ -122,13 +122,7 @@ def make_time_curves(
     chosen_on = at_depth if dev is None else dev
     return {
         name: TimeCurve(
-            Measure.parse(name), values, speed, _find_best_depth(chosen_on[name][: len(values)])
+            Measure.parse(name), values, speed, find_first_best(chosen_on[name][: len(values)])
         )
         for name, values in at_depth.items()
     }
-
-
-def _find_best_depth(values: Floats) -> int:
-    """The smallest depth with the maximum."""
-    # Equal means may differ in their last bits, by the order in which they were summed.
-    return int(np.argmax(values >= values.max() - 1e-12))

@@ -32,7 +32,7 @@ class Grouping:
     """The sum of squared distances from points to their group's mean."""
 
 
-def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grouping:
+def k_means(points: Floats, k: int, *, restarts: int = 4) -> Grouping:
     """The best of several runs from different centers. Fewer than `k` groups if fewer points are
     distinct.
 
@@ -42,7 +42,7 @@ def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grou
     """
     if not 1 <= k <= len(points):
         raise InputError(f"k must be 1 to {len(points)}, the number of points, found {k}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     points = np.asarray(points, np.float64)
     different = len(np.unique(points, axis=0))
     attempts = (_run_once(points, min(k, different), rng) for _ in range(restarts))

@@ -47,6 +47,12 @@ class Evaluation:
     mean: dict[str, float]
     per_query: dict[str, Floats]  # each (Q,), aligned with query_ids
 
+    @classmethod
+    def of(cls, query_ids: Sequence[str], per_query: dict[str, Floats]) -> "Evaluation":
+        """With the means of the queries' values."""
+        mean = {name: float(values.mean()) for name, values in per_query.items()}
+        return cls(tuple(query_ids), mean, per_query)
+
 
 def evaluate(
     run: Run, qrels: Qrels, measures: Sequence[str | Measure], judged_only: bool = False
@@ -67,8 +73,7 @@ def evaluate(
         else value(measure, judged.ranks, judged.grades, norm_of(measure, judged))
         for measure in map(Measure.parse, measures)
     }
-    mean = {name: float(values.mean()) for name, values in per_query.items()}
-    return Evaluation(judged.query_ids, mean, per_query)
+    return Evaluation.of(judged.query_ids, per_query)
 
 
 def norm_of(measure: Measure, judged: Judged) -> Floats:
@@ -82,7 +87,6 @@ def evaluate_at_cutoffs(
     qrels: Qrels,
     measures: Sequence[str | Measure],
     cutoffs: ArrayLike,
-    judged_only: bool = False,
 ) -> dict[str, Floats]:
     """Each measure (given without a cutoff) at every cutoff: arrays (cutoffs, queries).
 
@@ -93,7 +97,7 @@ def evaluate_at_cutoffs(
     [[0.0], [0.5], [0.25]]
     """
     wanted = as_counts(cutoffs, "cutoffs")
-    judged = Judged.join(run, qrels, judged_only)
+    judged = Judged.join(run, qrels)
     return {
         str(measure): _at_cutoffs(measure, judged, wanted)
         for measure in map(Measure.parse, measures)
@@ -137,11 +141,20 @@ class DepthCurve:
     mean: Floats  # (N,)
     per_query: Floats  # (N, Q), queries in the order of the judgments
 
+    @property
+    def best_depth(self) -> int:
+        """The smallest depth that reaches the maximum."""
+        return int(self.depths[find_first_best(self.mean)])
 
-def best_depth(curve: DepthCurve) -> int:
-    """The smallest depth that reaches the curve's maximum."""
+    def at(self, depth: int) -> float:
+        """The mean at one of the depths, or at the deepest."""
+        return float(self.mean[min(int(np.searchsorted(self.depths, depth)), len(self.depths) - 1)])
+
+
+def find_first_best(values: Floats) -> int:
+    """The first place of the maximum."""
     # Equal means may differ in their last bits, by the order in which they were summed.
-    return int(curve.depths[np.argmax(curve.mean >= curve.mean.max() - 1e-12)])
+    return int(np.argmax(values >= values.max() - 1e-12))
 
 
 def evaluate_at_depths(
@@ -162,7 +175,7 @@ def evaluate_at_depths(
     >>> first = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 1.0}})
     >>> second = Run.from_dict({"q": {"a": 0.1, "b": 0.9, "c": 0.5}})
     >>> curve = evaluate_at_depths(first, second, {"q": {"b": 1}}, ["RR"], range(1, 4))["RR"]
-    >>> curve.mean.tolist(), best_depth(curve)
+    >>> curve.mean.tolist(), curve.best_depth
     ([0.5, 1.0, 1.0], 2)
     """
     wanted = np.unique(as_counts(depths, "depths"))

@@ -45,6 +45,7 @@ _RATE, _RATE_OF_WEIGHTS = 3e-4, 3e-3
 _FOUND_AGAIN = 20
 """The rank up to which a made query's source counts as found."""
 _RESAMPLES = 2_000
+_MOST_CHANGES = 10
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,6 @@ def _list_changes(
     examples: Sequence[Example],
     scores: Sequence[Sequence[NDArray[np.floating]]],
     differences: NDArray[np.floating],
-    most: int = 10,
 ) -> list[ChangedQuery]:
     """Those whose nDCG changed most, for better or worse, and whose first three differ."""
     changes = []
@@ -298,4 +298,4 @@ def _list_changes(
         )
         if before != after:
             changes.append(ChangedQuery(example.text, before, after, float(differences[place])))
-    return changes[:most]
+    return changes[:_MOST_CHANGES]

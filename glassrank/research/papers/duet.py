@@ -61,20 +61,6 @@ class DuetConfig:
         """How many pooling windows a document has."""
         return self.doc_length - self.window + 1 - self.doc_pool + 1
 
-    @classmethod
-    def tk_authors(cls, size: int = 300) -> "DuetConfig":
-        """The baseline of the TK paper: cosines (MRR .26 on MS MARCO, .20 with exact matches), and
-        longer queries with the pool that fitted the shorter ones."""
-        return cls(
-            size=size,
-            hidden=size,
-            query_length=30,
-            query_pool=18,
-            local="cosine",
-            dropout=0.0,
-            mask_hidden=False,
-        )
-
 
 class Duet(WordRanker):
     """A local and a distributed half, added up before the last layers."""

@@ -110,12 +110,12 @@ class Ensemble(Ranker):
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         described = zip(self.rankers(), self.config.members, strict=True)
-        encoded = [m.encode_query(_cut(batch, member.query_length)) for m, member in described]
+        encoded = [m.encode_query(cut(batch, member.query_length)) for m, member in described]
         return _side_by_side(encoded, batch.mask)
 
     def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         described = zip(self.rankers(), self.config.members, strict=True)
-        encoded = [m.encode_doc(_cut(batch, member.doc_length)) for m, member in described]
+        encoded = [m.encode_doc(cut(batch, member.doc_length)) for m, member in described]
         return _side_by_side(encoded, batch.mask)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
@@ -155,7 +155,8 @@ def _shape(words: TokenEmbeddings, member: Ranker, limit: str, length: int) -> _
     return _Shape(longest, tuple(words.vectors.shape[2:]))
 
 
-def _cut(batch: TokenBatch, length: int) -> TokenBatch:
+def cut(batch: TokenBatch, length: int) -> TokenBatch:
+    """The first tokens of each text."""
     return TokenBatch(batch.ids[:, :length], batch.mask[:, :length])
 
 

@@ -33,7 +33,7 @@ class StoredMORES:
         self._embeddings, self._query_layers = model.query.embeddings, model.query_layers()
         self._blocks, head = model.interaction.stack(), model.interaction.head
         self._head = head.weight.detach().float(), head.bias.detach().float()
-        self._dtype, self._two_logits = head.weight.dtype, model.config.two_logits
+        self._dtype, self._to_score = head.weight.dtype, model.interaction.to_score
 
     @cached_property  # whoever only scores does not need another copy of these weights
     def _queries(self) -> QueryLayers:
@@ -66,8 +66,7 @@ class StoredMORES:
         block = self._blocks[last]
         x = _crossed(block, x, rows, scales, starts, lengths, last)
         first = _first_row(block.layer, x)  # (B, H)
-        logits = functional.linear(first.float(), *self._head)
-        return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
+        return self._to_score(functional.linear(first.float(), *self._head))
 
 
 def _crossed(

@@ -41,7 +41,7 @@ class KNRM(WordRanker):
     def __init__(self, config: KNRMConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.kernels = KernelBank(config.kernels)
-        self.weights = nn.Parameter(torch.empty(len(config.kernels)).uniform_(-0.014, 0.014))
+        self.weights = small_weights(len(config.kernels))
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """Unit vectors; a query word's weight stands in the place of its idf."""
@@ -61,6 +61,11 @@ class KNRM(WordRanker):
 
     def scoring_heads(self) -> list[ScoringHead]:
         return [ScoringHead(SCALE * self.weights, torch.zeros_like(self.weights))]
+
+
+def small_weights(*shape: int) -> Tensor:
+    """Small kernel weights: the papers' rankers begin near zero."""
+    return nn.Parameter(torch.empty(shape).uniform_(-0.014, 0.014))
 
 
 def log_counts(
@@ -98,8 +103,8 @@ class ConvKNRM(WordRanker):
         )
         self.kernels = KernelBank(config.kernels)
         pairs = config.ngrams**2
-        self.weights = nn.Parameter(
-            torch.empty(pairs, len(config.kernels)).uniform_(-0.014, 0.014)
+        self.weights = small_weights(
+            pairs, len(config.kernels)
         )  # (N * N, K), the query's n-gram size counting slower
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:

@@ -42,11 +42,6 @@ class MatchPyramidConfig:
         if any(not 1 <= math.prod(pool) <= _LARGEST_POOL for pool in self.pools):
             raise ValueError(f"a pool has 1 to {_LARGEST_POOL:,} values, found {self.pools}")
 
-    @classmethod
-    def tk_authors(cls) -> "MatchPyramidConfig":
-        """The baseline as TK's authors ran it."""
-        return cls(masked=False)
-
 
 class MatchPyramid(WordRanker):
     """Convolutions over the match matrix."""

@@ -185,14 +185,21 @@ class Interaction(nn.Module):
             for block, seen in zip(before, docs, strict=False):
                 x = block(x, seen, query_bias, doc_bias)
             first = last.first_row(x, docs[-1], query_bias, doc_bias)  # (B, H)
-        # In full precision: two documents may differ by less than a short float can say.
-        logits = functional.linear(first.float(), weight.float(), self.head.bias.float())
-        score = logits[:, 1] - logits[:, 0] if self.config.two_logits else logits[:, 0]
+        logits = self.logits(first)
         parts = {"logits": logits}
         if explain:
             parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
             parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
-        return Output(score, parts)
+        return Output(self.to_score(logits), parts)
+
+    def logits(self, first: Tensor) -> Tensor:
+        """[CLS]'s row (B, H) to (B, 1 or 2), in full precision: two documents may differ by less
+        than a short float can say."""
+        return functional.linear(first.float(), self.head.weight.float(), self.head.bias.float())
+
+    def to_score(self, logits: Tensor) -> Tensor:
+        """The one logit, or the second less the first: (B, 1 or 2) to (B,)."""
+        return logits[:, 1] - logits[:, 0] if self.config.two_logits else logits[:, 0]
 
     def _seen_by(self, block: int, doc: Tensor) -> Tensor:
         if doc.dim() == 3:

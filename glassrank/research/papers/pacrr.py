@@ -14,8 +14,7 @@ order while training, so that the dense layers do not learn what stands where in
 queries.
 """
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -48,20 +47,10 @@ class PACRRConfig:
     use_masking: bool = True
     """False: padding, up to the fixed lengths, takes part like words of similarity 0."""
 
-    @classmethod
-    def tk_authors(cls, query_length: int = 30, doc_length: int = 200) -> Self:
-        """The baseline as TK's authors ran it; their code leaves idf and masks unused."""
-        return cls(
-            query_length=query_length,
-            doc_length=doc_length,
-            k=5,
-            hidden=(100, 10),
-            last_bias=False,
-            centred=False,
-            relu=False,
-            idf=False,
-            use_masking=False,
-        )
+    @property
+    def values(self) -> int:
+        """What a query word keeps of an n-gram size."""
+        return self.k
 
 
 class PACRR(WordRanker):
@@ -75,7 +64,7 @@ class PACRR(WordRanker):
         self.ngrams = NGrams(
             config.ngrams, config.filters, centred=config.centred, relu=config.relu
         )
-        features = config.idf + config.ngrams * config.k
+        features = config.idf + config.ngrams * config.values
         self.combine = RowsToScore(
             config.query_length, features, config.hidden, last_bias=config.last_bias
         )
@@ -143,12 +132,10 @@ class CoPACRRConfig(PACRRConfig):
     shuffle: bool = True
     """Whether query words change places while training."""
 
-    @classmethod
-    def tk_authors(cls, query_length: int = 30, doc_length: int = 200) -> Self:
-        """As TK's authors ran it: context looks ahead only, and nothing is shuffled, since the
-        shuffled tensor is left unused."""
-        same = super().tk_authors(query_length, doc_length)
-        return replace(same, words_before=0, words_after=5, shuffle=False)
+    @property
+    def values(self) -> int:
+        """The best of each part of the cascade, each with its context."""
+        return 2 * len(self.cascade) * self.k
 
     @property
     def ends(self) -> list[int]:
@@ -156,21 +143,11 @@ class CoPACRRConfig(PACRRConfig):
         return [max(1, int(self.doc_length * part)) for part in self.cascade]
 
 
-class CoPACRR(WordRanker):
+class CoPACRR(PACRR):
     """PACRR with context, a cascade, and query words in random order."""
 
     info = ModelInfo("co_pacrr", CoPACRRConfig)
     config: CoPACRRConfig
-
-    def __init__(self, config: CoPACRRConfig, words: EmbeddingTable | None = None) -> None:
-        super().__init__(config, words)
-        self.ngrams = NGrams(
-            config.ngrams, config.filters, centred=config.centred, relu=config.relu
-        )
-        features = config.idf + config.ngrams * len(config.cascade) * config.k * 2
-        self.combine = RowsToScore(
-            config.query_length, features, config.hidden, last_bias=config.last_bias
-        )
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """(B, Q, 2, E): each word's unit vector, and the whole query's; idf shares as in PACRR."""

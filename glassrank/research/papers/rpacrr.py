@@ -10,7 +10,6 @@ The authors add an L2 penalty of 0.01 on all weight matrices; that is for the tr
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -66,11 +65,6 @@ class RPACRRConfig:
     """3DSAtt: sums of projected word vectors in the place of cosines."""
     channel_count: int = 20
     channel_dropout: float = 0.2
-
-    @classmethod
-    def rpacrrf(cls) -> Self:
-        """The paper's best model: 1x1 convolutions, dropout, no idf."""
-        return cls(one_by_one=True)
 
 
 class RPACRR(WordRanker):

@@ -35,6 +35,7 @@ from glassrank.models.late_interaction import TK_INFO, ContextualConfig, TKConfi
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.contextual import ContextualLayers
+from glassrank.research.papers.knrm import small_weights
 
 
 class ContextualRanker(WordRanker):
@@ -105,11 +106,6 @@ class TK(ContextualRanker):
         return log * self.log_weights, length * self.length_weights
 
 
-def small_weights(count: int) -> Tensor:
-    """Small kernel weights: the paper's rankings begin near zero."""
-    return nn.Parameter(torch.empty(count).uniform_(-0.014, 0.014))
-
-
 @dataclass(frozen=True)
 class TKWindowedConfig:
     """TK's settings, and the sizes of windows."""
@@ -144,13 +140,13 @@ class TKWindowed(ContextualRanker):
         self.contextual = ContextualLayers(config.size, config.contextual)
         self.kernels = KernelBank(config.kernels)
         sizes, count = len(config.windows), len(config.kernels)
-        self.kernel_weights = nn.Parameter(torch.empty(sizes, count).uniform_(-0.014, 0.014))
+        self.kernel_weights = small_weights(sizes, count)
         self.scales = nn.Parameter(torch.full((sizes,), 0.01))
         self.rank_weights = nn.ParameterList(
             torch.full((config.most_windows(size),), 1 / config.most_windows(size))
             for size in config.windows
         )
-        self.size_weights = nn.Parameter(torch.empty(sizes).uniform_(-0.014, 0.014))
+        self.size_weights = small_weights(sizes)
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
@@ -182,16 +178,25 @@ class TKWindowed(ContextualRanker):
         return size if self.config.authors_padding and missing == 0 else missing
 
     def _window_scores(self, counts: Tensor, number: int) -> Tensor:
-        """Sum of log counts over query words and kernels; nothing from words with no count."""
-        logs = counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)  # (B, Q, W, K)
-        return (logs.sum(1) * self.kernel_weights[number]).sum(-1)  # (B, W)
+        """Sum of log counts over query words and kernels."""
+        return (log_counts(counts).sum(1) * self.kernel_weights[number]).sum(-1)  # (B, W)
 
     def _sorted(self, scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """Strengths of the windows, strongest first, as many as there are weights."""
-        strength = torch.exp(scores * self.scales[number]) * (scores != 0)  # (B, W)
+        strength = window_strength(scores, self.scales[number])  # (B, W)
         most = len(self.rank_weights[number])
         if self.config.authors_padding:
             strength = functional.pad(strength[:, :most], (0, max(0, most - strength.shape[1])))
             return strength.sort(dim=1, descending=True).values, strength
         ranked = strength.sort(dim=1, descending=True).values[:, :most]
         return functional.pad(ranked, (0, max(0, most - ranked.shape[1]))), strength
+
+
+def log_counts(counts: Tensor) -> Tensor:
+    """Logarithms (…, K); zero for query words without any count."""
+    return counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)
+
+
+def window_strength(scores: Tensor, scale: Tensor | float) -> Tensor:
+    """Windows without any match have none."""
+    return torch.exp(scores * scale) * (scores != 0)

@@ -22,7 +22,7 @@ from glassrank.models.late_interaction import ContextualConfig
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.contextual import ContextualLayers
-from glassrank.research.papers.tk import small_weights
+from glassrank.research.papers.knrm import small_weights
 
 _NEARLY_LOGARITHM = 100.0
 """a (x^(1/a) - 1) is nearly ln x for a large a: saturation begins there."""

@@ -12,11 +12,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models import Ranker
 from glassrank.research.evaluate import Evaluation, evaluate
-from glassrank.research.train.batches import SplitTensors, Tokens
+from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.experiment import FIRST_STAGE
@@ -106,8 +105,6 @@ def _score_fold(
     queries: NDArray[np.int64],
     device: str,
 ) -> NDArray[np.float32]:
-    target = get_device(device)
-    docs = Tokens.of(prepared.docs, config.doc_length, target)
-    data = SplitTensors.of(prepared.train, docs, config.query_length, target)
-    precision = validation_precision(config, model)
-    return score_candidates(model.to(target), data, queries, precision)
+    data = SplitTensors.read(prepared.train, prepared.docs, config.lengths, device)
+    model = model.to(data.grades.device)
+    return score_candidates(model, data, queries, validation_precision(config, model))

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.research.train.config import SamplerConfig
@@ -212,6 +213,15 @@ class SplitTensors:
             torch.from_numpy(split.first_stage).to(device),
             teacher,
         )
+
+    @classmethod
+    def read(
+        cls, split: Split, docs: Ragged, lengths: tuple[int, int], device: str
+    ) -> "SplitTensors":
+        """Cut queries and documents to these lengths, and copy both to a device."""
+        target = get_device(device)
+        query_length, doc_length = lengths
+        return cls.of(split, Tokens.of(docs, doc_length, target), query_length, target)
 
     def examples(self, batch: BatchRows, *, pad_to_max: bool = False) -> "Examples":
         """The texts of a batch; with `pad_to_max`, all batches have one shape."""

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model, load_named
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
+from glassrank.research.evaluate import DepthCurve
 from glassrank.research.papers.ensemble import Ensemble, save_ensemble
-from glassrank.research.train.batches import SplitTensors, Tokens
+from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
 from glassrank.research.train.prepared import Prepared, Split
-from glassrank.research.train.validate import best_depth, measure_by_depth, score_candidates
+from glassrank.research.train.validate import measure_by_depth, score_candidates
 
 Quality = Callable[[NDArray[np.float64]], float]
 """The quality of scores (n,)."""
@@ -70,7 +70,7 @@ def select_models(
         raise InputError("give one model or more")
     queries = np.arange(len(prepared.dev.queries))
 
-    def by_depth(scores: NDArray[np.float64]) -> dict[int, float]:
+    def by_depth(scores: NDArray[np.float64]) -> DepthCurve:
         return measure_by_depth(prepared.dev, queries, scores, measure)[0]
 
     usages: list[Usage] = []
@@ -81,27 +81,25 @@ def select_models(
             raise InputError(
                 f"{folder} has another vocabulary than the arrays; give its own arrays"
             )
-        data = _make_tensors(saved, prepared, prepared.dev, device)
-        scores.append(score_candidates(saved.model.to(device), data, queries))
+        scores.append(_score(saved, prepared, prepared.dev, device))
         usages.append(saved.usage)
     removed = {usage.remove_stop_words for usage in usages}
     if len(removed) > 1:
         raise InputError("some models remove stop words and others do not; give models of one kind")
 
     def at_full_depth(scores: NDArray[np.float64]) -> float:
-        values = by_depth(scores)
-        return values[max(values)]
+        return float(by_depth(scores).mean[-1])
 
     selection = select(scores, at_full_depth)
     for number, folder in enumerate(folders):
         kept = "kept" if number in selection.chosen else "left out"
         say(f"{folder}: {measure} {selection.alone[number]:.4f} on dev queries, {kept}")
     mean = np.mean([scores[number].astype(np.float64) for number in selection.chosen], axis=0)
-    at = by_depth(mean)
+    curve = by_depth(mean)
     usage = Usage(
         max(usages[number].query_length for number in selection.chosen),
         max(usages[number].doc_length for number in selection.chosen),
-        best_depth(at),
+        curve.best_depth,
         usages[selection.chosen[0]].first_stage,
         remove_stop_words=removed.pop(),
     )
@@ -109,7 +107,7 @@ def select_models(
     save_ensemble(out, members, usage, _make_card(folders, selection, measure, usage))
     say(
         f"{out}: an ensemble of {len(members)}, {measure} {selection.value:.4f} on dev queries, "
-        f"{at[best_depth(at)]:.4f} at depth {best_depth(at)}"
+        f"{curve.at(curve.best_depth):.4f} at depth {curve.best_depth}"
     )
     if prepared.test is not None:  # once, with the depth chosen on dev queries
         value = _evaluate_test(load_model(out), prepared, prepared.test, measure, device)
@@ -117,20 +115,18 @@ def select_models(
     return selection
 
 
-def _make_tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
-    target = get_device(device)
-    docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
-    return SplitTensors.of(split, docs, saved.usage.query_length, target)
+def _score(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> NDArray[np.float32]:
+    lengths = saved.usage.query_length, saved.usage.doc_length
+    data = SplitTensors.read(split, prepared.docs, lengths, device)
+    return score_candidates(saved.model.to(device), data, np.arange(len(split.queries)))
 
 
 def _evaluate_test(
     saved: SavedModel, prepared: Prepared, split: Split, measure: str, device: str
 ) -> float:
-    data = _make_tensors(saved, prepared, split, device)
-    queries = np.arange(len(split.queries))
-    scores = score_candidates(saved.model.to(device), data, queries)
-    at, _ = measure_by_depth(split, queries, scores, measure)
-    return at[min(saved.usage.depth or max(at), max(at))]
+    scores = _score(saved, prepared, split, device)
+    curve, _ = measure_by_depth(split, np.arange(len(split.queries)), scores, measure)
+    return curve.at(saved.usage.depth or split.depths[-1])
 
 
 def _make_card(folders: Sequence[Path], selection: Selection, measure: str, usage: Usage) -> str:

@@ -282,6 +282,11 @@ class TrainConfig:
     search_steps: int | None = None
     """Steps of each trial; the best is then trained in full. None: all are trained in full."""
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Of queries and documents, in tokens."""
+        return self.query_length, self.doc_length
+
     def __post_init__(self) -> None:
         if self.first_stage_weight and self.fixed_first_stage_weight is not None:
             raise InputError(

@@ -61,9 +61,9 @@ class Team:
         trained = [p for p in parameters if p.grad is not None]
         dense = [p.grad for p in trained if p.grad is not None and not p.grad.is_sparse]
         if dense:
-            join_team = torch.cat([grad.flatten() for grad in dense])  # one message
-            distributed.all_reduce(join_team)
-            parts = torch.split(join_team, [grad.numel() for grad in dense])
+            joined = torch.cat([grad.flatten() for grad in dense])  # one message
+            distributed.all_reduce(joined)
+            parts = torch.split(joined, [grad.numel() for grad in dense])
             for grad, part in zip(dense, parts, strict=True):
                 grad.copy_(part.view_as(grad))
         for parameter in trained:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from glassrank.backends.gpu import get_device
 from glassrank.corpus.irds import is_dataset_name, resolve_source
 from glassrank.errors import InputError
 from glassrank.research.evaluate import (
@@ -17,7 +16,7 @@ from glassrank.research.evaluate import (
     evaluate,
     evaluate_at_depths,
 )
-from glassrank.research.train.batches import SplitTensors, Tokens
+from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import (
     expand_search,
@@ -246,22 +245,18 @@ def _evaluate(
     device: str,
 ) -> tuple[SeedResult, Evaluation]:
     split = prepared.dev if prepared.test is None else prepared.test
-    target = get_device(device)
-    docs = Tokens.of(prepared.docs, config.doc_length, target)
-    data = SplitTensors.of(split, docs, config.query_length, target)
+    data = SplitTensors.read(split, prepared.docs, config.lengths, device)
     queries = np.arange(len(split.queries))
     scores = score_candidates(
         trained.model, data, queries, validation_precision(config, trained.model)
     )
     first_run, second_run, qrels = make_runs(split, queries, scores)
-    deepest = max(int(split.ranks.max(initial=1)), 1)
-    depth = min(trained.final.depth, deepest)
+    depth = min(trained.final.depth, split.depths[-1])
     curves = evaluate_at_depths(
-        first_run, second_run, qrels, measures, range(1, deepest + 1), per_query=True
+        first_run, second_run, qrels, measures, split.depths, per_query=True
     )
     per_query = {name: curve.per_query[depth - 1] for name, curve in curves.items()}
-    means = {name: float(values.mean()) for name, values in per_query.items()}
-    evaluation = Evaluation(tuple(qrels), means, per_query)
+    evaluation = Evaluation.of(tuple(qrels), per_query)
     by_depth = {name: curve.mean.tolist() for name, curve in curves.items()}
     result = SeedResult(config.seed, (depth,), evaluation, by_depth)
     return result, evaluate(first_run, qrels, measures)
@@ -310,8 +305,7 @@ def _concatenate(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluatio
         name: np.concatenate([part.per_query[name] for part in parts])
         for name in parts[0].per_query
     }
-    means = {name: float(values.mean()) for name, values in per_query.items()}
-    return Evaluation(ids, means, per_query)
+    return Evaluation.of(ids, per_query)
 
 
 def _average(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -320,5 +314,4 @@ def _average(evaluations: Sequence[Evaluation]) -> Evaluation:
         name: np.mean([evaluation.per_query[name] for evaluation in evaluations], axis=0)
         for name in evaluations[0].per_query
     }
-    means = {name: float(values.mean()) for name, values in per_query.items()}
-    return Evaluation(evaluations[0].query_ids, means, per_query)
+    return Evaluation.of(evaluations[0].query_ids, per_query)

@@ -244,11 +244,10 @@ def _finish(
     if prepared.test is not None:  # once, with the depth chosen on dev queries
         device = dev.grades.device
         test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
-        by_depth, first_stage = quality_by_depth(
+        curve, first_stage = quality_by_depth(
             best, test, config.validation.measure, None, precision
         )
-        value = by_depth[min(final.depth, max(by_depth))]
-        final = replace(final, test=value, test_first_stage=first_stage)
+        final = replace(final, test=curve.at(final.depth), test_first_stage=first_stage)
     usage, paragraph = add_calibration(_make_usage(config, final), best, dev, precision)
     text = make_card(config, prepared, best, progress, final) + paragraph
     save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)

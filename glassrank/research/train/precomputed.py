@@ -5,26 +5,22 @@ ids or of texts (`triples.train.small.tsv`), which become candidates of their qu
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.corpus import read_run
 from glassrank.errors import InputError
+from glassrank.index import Index
 from glassrank.research.train.config import CandidatesConfig
 from glassrank.research.train.texts import TextsOnDisk
 from glassrank.storage.files import MAX_ROW_BYTES, read_lines
 from glassrank.storage.mapped_arrays import Ragged
 from glassrank.types import Query, Run
 
-if TYPE_CHECKING:
-    from glassrank.index import Index
-
 
 def read_runs(base: Path, names: Sequence[str]) -> Run | None:
     """Read files as one run; None without files."""
-    from glassrank.corpus import read_run
-
     if not names:
         return None
     rows = [row for name in names for row in read_run(base / name).items()]
@@ -177,7 +173,7 @@ def group_triples(triples: NDArray[np.int32]) -> GroupedTriples:
 
 def rank_grouped(
     grouped: GroupedTriples,
-    index: "Index",
+    index: Index,
     queries: Sequence[Query],
     docs: Mapping[str, int],
     config: CandidatesConfig,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.models.hub import find_or_fetch
 from glassrank.models.pretrained import local_folder
+from glassrank.research.papers.word_vectors import SubwordVectors
+from glassrank.research.train import vector_files, vector_training
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import preparation_settings
 from glassrank.research.train.prepared import Prepared, Split, SubwordRows
@@ -22,10 +23,6 @@ from glassrank.research.train.training_texts import TextSplit, TrainingTexts, Wo
 from glassrank.settings import to_plain
 from glassrank.storage.mapped_arrays import Ragged
 from glassrank.text.encoder import UNKNOWN, Vocabulary
-
-if TYPE_CHECKING:
-    from glassrank.research.papers.word_vectors import SubwordVectors
-
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """Turns split texts into token ids, cut to a length."""
@@ -167,8 +164,6 @@ def _make_vectors(
     docs: Sequence[Sequence[str]],
     say: Say = lambda _: None,
 ) -> tuple[NDArray[np.float32], SubwordRows | None]:
-    from glassrank.research.train import vector_files, vector_training
-
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
         raise InputError(f"vectors.path is missing; set it to the {wanted.source}")
@@ -219,7 +214,7 @@ def _add_buckets(
 
 
 def make_subword_arrays(
-    vectors: "SubwordVectors", vocabulary: Vocabulary, seed: int
+    vectors: SubwordVectors, vocabulary: Vocabulary, seed: int
 ) -> tuple[NDArray[np.float32], SubwordRows]:
     """A table (V + buckets, E), and each word's rows: its own and its n-grams'."""
     known = {word: number for number, word in enumerate(vectors.words)}

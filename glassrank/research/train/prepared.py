@@ -105,6 +105,11 @@ class Split:
     folds: NDArray[np.int32] | None = None  # (Q,)
     passages: PassageOffsets | None = None  # of all documents, where training divides them
 
+    @property
+    def depths(self) -> range:
+        """Every depth at which candidates can be re-ranked: 1 to the longest list."""
+        return range(1, max(int(self.ranks.max(initial=1)), 1) + 1)
+
     def check(self, name: str, words: int, docs: int) -> None:
         """Raise an error unless the arrays are consistent."""
         _check_rows(self.queries, f"{name}.queries", words)

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassrank.errors import GlassrankError, InputError, needs_extra, wrap_os_errors
+from glassrank.research.figures import save_figure
 from glassrank.research.train.config import TrainConfig
 from glassrank.settings import to_plain
 from glassrank.storage.checksummed_json import parse_json
-from glassrank.storage.files import replace_file
 from glassrank.storage.folders import Folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from glassrank.models import Ranker
-    from glassrank.research.train.config import TrainConfig
     from glassrank.research.train.prepared import Prepared
     from glassrank.research.train.state import RunProgress
     from glassrank.research.train.validate import Validation
@@ -30,7 +29,7 @@ _MOST_BYTES = 1 << 28
 _LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
 
 
-def _describe_start(config: "TrainConfig", count: int, numbers: int) -> str:
+def _describe_start(config: TrainConfig, count: int, numbers: int) -> str:
     start = config.start
     if start.model is not None and start.bert is not None:
         return f"- Started from {start.model}, with the encoder of {start.bert}"
@@ -46,7 +45,7 @@ def _describe_start(config: "TrainConfig", count: int, numbers: int) -> str:
 
 
 def make_card(
-    config: "TrainConfig",
+    config: TrainConfig,
     prepared: "Prepared",
     model: "Ranker",
     progress: "RunProgress",
@@ -125,14 +124,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path:
     """Draw the curves of a run; the file name sets the format: svg, png or pdf."""
     with needs_extra("train", "a picture of curves"):
-        import matplotlib
+        import matplotlib  # noqa: F401
     rows = read_log(folder / LOG)
-    # Keep text as text, and make the file reproducible.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
-        metadata = {"Date": None} if picture.endswith(".svg") else None
-        kind = Path(picture).suffix.removeprefix(".")
-        with replace_file(folder / picture) as part:
-            _figure(rows, measure).savefig(part, format=kind, metadata=metadata)
+    save_figure(lambda: _figure(rows, measure), folder / picture)
     return folder / picture
 
 

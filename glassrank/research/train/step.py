@@ -22,7 +22,7 @@ def look_up(model: Ranker, batch: TokenBatch) -> Any:
 
 
 def encoder_names(model: Ranker) -> tuple[str, str]:
-    """The names of what makes encode_texts queries and documents of texts that are looked up."""
+    """The names of the methods that encode looked-up queries and documents."""
     if uses_embedding_table(model):
         return "query_words", "doc_words"
     return "encode_query", "encode_doc"
@@ -34,13 +34,6 @@ def uses_embedding_table(model: Ranker) -> TypeGuard[WordRanker]:
         getattr(type(model), name) is getattr(WordRanker, name)
         for name in ("encode_query", "encode_doc")
     )
-
-
-def score_batch(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
-    """(B, N): each query is encode_texts once for its N documents."""
-    texts = look_up(model, examples.query), look_up(model, examples.doc)
-    words = encode_texts(model, *texts, precision)
-    return score_encoded(model, words, examples.first_stage, precision)
 
 
 def encode_texts(
@@ -58,7 +51,7 @@ def score_encoded(
     first_stage: Tensor,
     precision: str,
 ) -> Tensor:
-    """(B, N) of encode_texts texts."""
+    """(B, N) of encoded texts: each query is encoded once for its N documents."""
     width = first_stage.shape[1]
     # Expanded, not indexed: the gradient is then a plain sum.
     each = TokenEmbeddings(
@@ -72,7 +65,7 @@ def score_encoded(
 def score_pairs(
     model: Ranker, query: TokenEmbeddings, doc: Any, first_stage: Tensor, precision: str = "float32"
 ) -> Tensor:
-    """(B,): each looked-up document with its encode_texts query."""
+    """(B,): each looked-up document with its encoded query."""
     with autocast(precision, first_stage.device):
         words: TokenEmbeddings = getattr(model, encoder_names(model)[1])(doc)
     return score_interaction(model, query, words, first_stage, precision)

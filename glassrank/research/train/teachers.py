@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.gpu import get_device
+from glassrank.models.io.load import load_model
+from glassrank.models.text_batches import make_text_encoder
+from glassrank.models.transformers_folders import is_cross_encoder
 from glassrank.progress import say_progress
+from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.config import Say
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.training_texts import TextSplit
+from glassrank.research.train.validate import score_candidates
 from glassrank.research.train.vector_training import load_sentence_transformer
 from glassrank.storage.mapped_arrays import Ragged
 
@@ -30,8 +35,6 @@ def load_teacher(
     folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say = lambda _: None
 ) -> Teacher:
     """A checkpoint, a cross-encoder or a sentence transformer."""
-    from glassrank.models.transformers_folders import is_cross_encoder
-
     ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
     if ours or is_cross_encoder(folder):
         return ModelTeacher(folder, docs, device, say)
@@ -69,10 +72,6 @@ class ModelTeacher:
     def __init__(
         self, folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say = lambda _: None
     ) -> None:
-        from glassrank.models.io.load import load_model
-        from glassrank.models.text_batches import make_text_encoder
-        from glassrank.research.train.batches import Tokens
-
         saved = load_model(folder)
         self._say = say
         self._encoder = make_text_encoder(saved)
@@ -85,9 +84,6 @@ class ModelTeacher:
 
     def scores(self, split: TextSplit) -> NDArray[np.float32]:
         """Scores of the checkpoint."""
-        from glassrank.research.train.batches import SplitTensors
-        from glassrank.research.train.validate import score_candidates
-
         queries = self._ids(split.queries, self._usage.query_length)
         read = Split(
             queries, split.collection, split.docs, split.grades, split.ranks, split.scores, None

@@ -15,12 +15,15 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import read_pretrained
+from glassrank.models.text_batches import make_text_encoder
 from glassrank.research.train.build import load_start_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import find_model_class
 from glassrank.research.train.prepared import PassageOffsets
 from glassrank.settings import from_plain
-from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
+from glassrank.text import split_words
+from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder, WordPieceEncoder
+from glassrank.text.english import remove_function_words
 from glassrank.types import Doc
 
 _SEPARATOR = "\n"  # words have no white space
@@ -101,8 +104,6 @@ Splitter = Callable[[str], list[str]]
 def make_splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """Functions that split and cut queries and documents. Models on subwords without a limit in
     words get texts split at white space. A checkpoint keeps its own limits."""
-    from glassrank.text import split_words
-
     lengths = config.query_length, config.doc_length
     text = subword_text(config, base)
     if text is None:
@@ -120,9 +121,6 @@ def make_splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]
 
 def word_splitter(config: TrainConfig) -> Splitter:
     """Split into words, without stop words if the config says so."""
-    from glassrank.text import split_words
-    from glassrank.text.english import remove_function_words
-
     if not config.remove_stop_words:
         return split_words
     return lambda text: remove_function_words(split_words(text))
@@ -134,9 +132,6 @@ def _split_and_cut(split: Splitter, longest: int, text: str) -> list[str]:
 
 def load_tokenizer(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
     """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
-    from glassrank.models.text_batches import make_text_encoder
-    from glassrank.text.encoder import WordPieceEncoder
-
     if config.start.model is not None:
         saved = load_start_model(config, base)
         return saved.vocabulary, make_text_encoder(saved, unseen=False)

@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries
+from glassrank.corpus.irds import resolve_source
 from glassrank.errors import InputError
+from glassrank.index import Index
+from glassrank.index.snapshot import MANIFEST_FILE
 from glassrank.models.doc_reader import join_title
 from glassrank.research.train.config import Collection, FoldsConfig, Say, TrainConfig
 from glassrank.research.train.precomputed import (
@@ -33,9 +36,6 @@ from glassrank.research.train.texts import (
 )
 from glassrank.storage.mapped_arrays import Ragged
 from glassrank.types import Qrels, Query, Run
-
-if TYPE_CHECKING:
-    from glassrank.index import Index
 
 
 @dataclass(frozen=True)
@@ -121,104 +121,127 @@ def read_collections(config: TrainConfig, base: Path, say: Say = lambda _: None)
     for name, path in files.items():
         if path and len(config.collections) != 1:
             raise InputError(f"{name} needs a single collection, found {len(config.collections)}")
-    docs = TextsOnDisk()
-    splits = {name: _SplitBuilder() for name in ("train", "dev", "test")}
-    counts = WordCounts() if config.vectors.whole_documents else None
-    divider = PassageDivider(config, base) if config.train_on == "passages" else None
+    reader = _CollectionReader(config, base, say)
     doc_ids: list[str] = []
     for number, collection in enumerate(config.collections):
-        say(f"{collection.name}: reading and searching")
-        with tempfile.TemporaryDirectory() as folder:
-            doc_ids = _read_collection(
-                config, collection, number, base, Path(folder), docs, splits, counts, divider, say
-            )
+        doc_ids = reader.read(number, collection)
+    splits = reader.splits
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; give both for one of them")
     build = {name: split.build() for name, split in splits.items() if split.queries}
-    passages = None if divider is None else divider.passages()
+    passages = None if reader.divider is None else reader.divider.passages()
     ids = None
     if config.folds is not None and len(config.collections) == 1:
         ids = RunIds.of(splits["train"].query_ids, doc_ids)
-    return TrainingTexts(docs, **build, counts=counts, passages=passages, ids=ids)
+    return TrainingTexts(reader.docs, **build, counts=reader.counts, passages=passages, ids=ids)
 
 
-def _read_collection(
-    config: TrainConfig,
-    collection: Collection,
-    number: int,
-    base: Path,
-    folder: Path,
-    docs: TextsOnDisk,
-    splits: dict[str, _SplitBuilder],
-    counts: WordCounts | None,
-    divider: PassageDivider | None,
-    say: Say,
-) -> list[str]:
-    """Add a collection to documents and splits. Returns its document ids."""
-    from glassrank.corpus import read_docs, read_qrels, read_queries
-    from glassrank.corpus.irds import resolve_source
-    from glassrank.index import Index
-    from glassrank.index.snapshot import MANIFEST_FILE as MANIFEST
+class _CollectionReader:
+    """Adds collections, one after the other, to documents and splits."""
 
-    query_words, doc_words = make_splitters(config, base)
-    source = resolve_source(base, collection.docs)
-    if Path(source, MANIFEST).is_file():
-        index = Index(source)
-    else:
+    def __init__(self, config: TrainConfig, base: Path, say: Say) -> None:
+        self._config, self._base, self._say = config, base, say
+        self._query_words, self._doc_words = make_splitters(config, base)
+        self._run = read_runs(base, config.candidates.run)
+        self._teacher = read_runs(base, config.candidates.teacher_scores)
+        self.docs = TextsOnDisk()
+        self.splits = {name: _SplitBuilder() for name in ("train", "dev", "test")}
+        self.counts = WordCounts() if config.vectors.whole_documents else None
+        divides = config.train_on == "passages"
+        self.divider = PassageDivider(config, base) if divides else None
+
+    def read(self, number: int, collection: Collection) -> list[str]:
+        """Add a collection. Returns its document ids."""
+        self._say(f"{collection.name}: reading and searching")
+        with tempfile.TemporaryDirectory() as folder:
+            index = self._open_index(collection, Path(folder, "index"))
+            numbers = self._add_docs(index)
+            for name in self.splits:
+                self._add_split(name, number, collection, index, numbers)
+        return list(numbers)
+
+    def _open_index(self, collection: Collection, folder: Path) -> Index:
+        source = resolve_source(self._base, collection.docs)
+        if Path(source, MANIFEST_FILE).is_file():
+            return Index(source)
         reader = read_docs(source, skip_bad=True)
-        index = Index.build(reader, folder / "index")
+        index = Index.build(reader, folder)
         if reader.skipped:
             bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
-            say(f"skipped {bad}")
-    precomputed = read_runs(base, config.candidates.run)
-    teacher = read_runs(base, config.candidates.teacher_scores)
-    numbers: dict[str, int] = {}
-    for doc in index.docs():
-        numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
-        for text in [join_title(doc)] if divider is None else divider.add(doc):
-            docs.append(doc_words(text))
-        if counts is not None:
-            counts.add(word_splitter(config)(join_title(doc)))
-    depths = config.candidates
-    for name, split in splits.items():
+            self._say(f"skipped {bad}")
+        return index
+
+    def _add_docs(self, index: Index) -> dict[str, int]:
+        """The number of each document."""
+        numbers: dict[str, int] = {}
+        for doc in index.docs():
+            numbers[doc.doc_id] = len(self.docs if self.divider is None else self.divider)
+            for text in [join_title(doc)] if self.divider is None else self.divider.add(doc):
+                self.docs.append(self._doc_words(text))
+            if self.counts is not None:
+                self.counts.add(word_splitter(self._config)(join_title(doc)))
+        return numbers
+
+    def _add_split(
+        self,
+        name: str,
+        number: int,
+        collection: Collection,
+        index: Index,
+        numbers: dict[str, int],
+    ) -> None:
+        config, base, split = self._config, self._base, self.splits[name]
         queries = getattr(collection, f"{name}_queries")
         qrels = getattr(collection, f"{name}_qrels")
         if queries is None or qrels is None:
-            continue
-        if name == "train" and config.sampler.triples is not None:
-            asked = read_queries(resolve_source(base, queries), collection.topic_field)
-            _add_triples(config, index, asked, base, numbers, docs, split)
-            continue
-        depth = depths.train_depth if name == "train" else depths.dev_depth
-        judgments = read_qrels(resolve_source(base, qrels))
+            return
         asked = read_queries(resolve_source(base, queries), collection.topic_field)
+        if name == "train" and config.sampler.triples is not None:
+            self._add_triples(base / config.sampler.triples, index, asked, numbers)
+            return
+        judgments = read_qrels(resolve_source(base, qrels))
         asked = [query for query in asked if query.query_id in judgments]
-        most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
+        wanted = config.candidates
+        most = {"train": wanted.train_queries, "dev": wanted.dev_queries}.get(name)
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):
             asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
-        split.queries.extend(query_words(query.text) for query in asked)
+        split.queries.extend(self._query_words(query.text) for query in asked)
         split.query_ids.extend(query.query_id for query in asked)
         split.collection.extend([number] * len(asked))
         if name == "train" and config.folds is not None:
             split.folds.extend(_assign_folds(config.folds, asked, base, rng))
-        kept = depths.train_kept if name == "train" else None
+        depth = wanted.train_depth if name == "train" else wanted.dev_depth
         run = (
-            index.retrieve(asked, depth, depths.method)
-            if precomputed is None
-            else select_candidates(precomputed, asked, depth, numbers)
+            index.retrieve(asked, depth, wanted.method)
+            if self._run is None
+            else select_candidates(self._run, asked, depth, numbers)
         )
-        _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
-    return list(numbers)
+        kept = wanted.train_kept if name == "train" else None
+        _add_candidates(run, judgments, numbers, split, kept, rng, self._teacher)
+
+    def _add_triples(
+        self, path: Path, index: Index, queries: Sequence[Query], numbers: dict[str, int]
+    ) -> None:
+        split = self.splits["train"]
+        if self._config.sampler.triples_of == "texts":
+            texts = read_text_triples(path, self._query_words, self._doc_words, self.docs)
+            grouped = group_triples(texts.triples)
+            nothing = np.zeros(len(grouped.grades), np.int64)
+            _add_grouped(split, grouped, texts.queries, nothing, nothing.astype(np.float64))
+            return
+        ids = {query.query_id: number for number, query in enumerate(queries)}
+        grouped = group_triples(read_triples(path, ids, numbers))
+        ranks, scores = rank_grouped(grouped, index, queries, numbers, self._config.candidates)
+        words = [self._query_words(query.text) for query in queries]
+        _add_grouped(split, grouped, words, ranks, scores)
 
 
 def _assign_folds(
     wanted: FoldsConfig, queries: Sequence[Query], base: Path, rng: np.random.Generator
 ) -> list[int]:
-    from glassrank.corpus import read_folds
-
     if wanted.file is None:
         order: list[int] = rng.permutation(len(queries)).tolist()
         return [place % wanted.count for place in order]
@@ -261,38 +284,17 @@ def _add_candidates(
             split.teacher.append(look_up_scores(taught, query_id, [listed[i] for i in places]))
 
 
-def _add_triples(
-    config: TrainConfig,
-    index: "Index",
-    queries: Sequence[Query],
-    base: Path,
-    numbers: dict[str, int],
-    docs: TextsOnDisk,
-    split: _SplitBuilder,
-) -> None:
-    query_words, doc_words = make_splitters(config, base)
-    if config.sampler.triples_of == "texts":
-        texts = read_text_triples(base / str(config.sampler.triples), query_words, doc_words, docs)
-        grouped = group_triples(texts.triples)
-        _add_grouped(split, grouped, texts.queries, np.zeros(len(grouped.grades), np.int64))
-        return
-    ids = {query.query_id: number for number, query in enumerate(queries)}
-    grouped = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
-    ranks, scores = rank_grouped(grouped, index, queries, numbers, config.candidates)
-    _add_grouped(split, grouped, [query_words(query.text) for query in queries], ranks, scores)
-
-
 def _add_grouped(
     split: _SplitBuilder,
     grouped: GroupedTriples,
     queries: Sequence[list[str]],
     ranks: NDArray[np.int64],
-    scores: NDArray[np.float64] | None = None,
+    scores: NDArray[np.float64],
 ) -> None:
     split.queries.extend(queries[number] for number in grouped.queries.tolist())
     split.collection.extend([0] * len(grouped.queries))
     split.docs.extend(np.split(grouped.docs.values, grouped.docs.offsets[1:-1]))
     split.grades.append(grouped.grades)
     split.ranks.append(ranks)
-    split.scores.append(np.zeros(len(ranks)) if scores is None else scores)
+    split.scores.append(scores)
     split.triples = grouped.triples

@@ -1,6 +1,5 @@
 """Validation on dev queries: quality by re-ranking depth, the best depth, and calibration."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from glassrank.models import Ranker
 from glassrank.models.io.model_folder import Usage
 from glassrank.progress import say_progress
+from glassrank.research.evaluate import DepthCurve, evaluate, evaluate_at_depths
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
 from glassrank.research.train.fit_calibration import (
@@ -102,17 +102,11 @@ def validate(
     compared_at: Literal["all", "best"] = "all",
 ) -> Validation:
     """Score once, evaluate at every depth."""
-    by_depth, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
-    depth = best_depth(by_depth)
-    at_all = by_depth[max(by_depth)]
-    deep = {depth: value for depth, value in by_depth.items() if depth >= _SHALLOWEST}
-    compared = max(deep.values(), default=at_all) if compared_at == "best" else at_all
-    return Validation(by_depth[depth], depth, at_all, first_stage, compared)
-
-
-def best_depth(by_depth: Mapping[int, float]) -> int:
-    """The smallest depth with the best value."""
-    return max(by_depth, key=lambda depth: (by_depth[depth], -depth))
+    curve, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
+    depth, at_all = curve.best_depth, float(curve.mean[-1])
+    deep = float(curve.mean[_SHALLOWEST - 1 :].max(initial=at_all))
+    compared = deep if compared_at == "best" else at_all
+    return Validation(curve.at(depth), depth, at_all, first_stage, compared)
 
 
 def quality_by_depth(
@@ -121,7 +115,7 @@ def quality_by_depth(
     measure: str,
     most_queries: int | None = None,
     precision: str = "float32",
-) -> tuple[dict[int, float], float]:
+) -> tuple[DepthCurve, float]:
     """The measure at every depth, and of the first stage."""
     queries = np.arange(len(data.split.queries))[:most_queries]
     scores = score_candidates(model, data, queries, precision)
@@ -130,16 +124,11 @@ def quality_by_depth(
 
 def measure_by_depth(
     split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
-) -> tuple[dict[int, float], float]:
+) -> tuple[DepthCurve, float]:
     """The same for given scores, in the order of `score_candidates`."""
-    from glassrank.research.evaluate import evaluate, evaluate_at_depths
-
     first_run, second_run, qrels = make_runs(split, queries, scores)
-    deepest = max(int(split.ranks.max(initial=1)), 1)
-    depths = range(1, deepest + 1)
-    curve = evaluate_at_depths(first_run, second_run, qrels, [measure], depths)[measure]
-    first_stage = evaluate(first_run, qrels, [measure]).mean[measure]
-    return dict(zip(curve.depths.tolist(), curve.mean.tolist(), strict=True)), first_stage
+    curve = evaluate_at_depths(first_run, second_run, qrels, [measure], split.depths)[measure]
+    return curve, evaluate(first_run, qrels, [measure]).mean[measure]
 
 
 def make_runs(

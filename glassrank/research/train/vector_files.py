@@ -113,28 +113,22 @@ def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is a damaged fastText model: its sizes do not agree")
 
 
-Format = Literal["auto", "text", "word2vec", "fasttext"]
+Format = Literal["text", "word2vec", "fasttext"]
 _LONGEST_HEADER = 64
 _HEADER = re.compile(r"([0-9]{1,12})\s+([0-9]{1,12})")
 _BLOCK = 1 << 20
 
 
-def read_vectors(
-    path: str | Path,
-    vocabulary: Vocabulary,
-    *,
-    format: Format = "auto",  # noqa: A002
-    seed: int = 0,
-) -> WordVectors:
+def read_vectors(path: str | Path, vocabulary: Vocabulary, *, seed: int = 0) -> WordVectors:
     """Reads the vectors of a vocabulary's words, also from a `.gz`; missing ones are random.
 
-    "text" is the format of GloVe, word2vec and fastText's `.vec`, the latter two with a first line
-    of the numbers of words and values; "word2vec" is its binary format. "auto" recognizes
-    fastText's `.bin` by its first bytes and takes any other `.bin` for word2vec's. Of duplicate
-    words the first counts. The values of other words are counted, but not parsed.
+    fastText's `.bin` is recognized by its first bytes; any other `.bin` is taken for word2vec's
+    binary format, any other file for text, as of GloVe, word2vec and fastText's `.vec`, the latter
+    two with a first line of the numbers of words and values. Of duplicate words the first counts.
+    The values of other words are counted, but not parsed.
     """
     path = Path(path)
-    form = _detect_format(path) if format == "auto" else format
+    form = _detect_format(path)
     if form == "fasttext":
         return read_subwords(path).word_vectors(vocabulary, seed)
     wanted = {word: number for number, word in enumerate(vocabulary.words) if number > UNKNOWN}

@@ -24,6 +24,8 @@ Encode = Callable[[list[str]], NDArray[Any]]
 """Texts to vectors (N, F)."""
 _GENSIM_MAX_WORDS = 10_000  # gensim silently truncates longer texts
 _BLOCK = 1 << 16
+_DEVIATION = 0.4
+"""Of random vectors: about that of GloVe's values."""
 
 
 def _import(module: str) -> Any:
@@ -162,16 +164,14 @@ def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.
     return reduced
 
 
-def random_vectors(
-    vocabulary: Vocabulary, size: int = 300, *, deviation: float = 0.4, seed: int = 0
-) -> WordVectors:
-    """Random vectors, as a baseline. `deviation` is about that of GloVe's values.
+def random_vectors(vocabulary: Vocabulary, size: int = 300, *, seed: int = 0) -> WordVectors:
+    """Random vectors, as a baseline.
 
     >>> random_vectors(Vocabulary(["cat", "mat"]), 50)
     WordVectors(2 words of 50 values, 0 found, 2 drawn)
     """
     values = np.random.default_rng(seed).standard_normal((len(vocabulary), size), np.float32)
-    values *= np.float32(deviation)
+    values *= np.float32(_DEVIATION)
     values[PADDING] = 0
     return WordVectors(values, found=0)
 

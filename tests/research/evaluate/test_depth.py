@@ -12,7 +12,6 @@ from glassrank.errors import InputError
 from glassrank.research.evaluate import (
     DepthCurve,
     Measure,
-    best_depth,
     evaluate,
     evaluate_at_depths,
 )
@@ -111,4 +110,5 @@ def test_depths_are_counted_from_one() -> None:
 def test_the_best_depth_is_the_smallest_with_the_maximum() -> None:
     mean = np.array([0.1, 0.3, 0.3 + 1e-17, 0.2])
     curve = DepthCurve(Measure("RR", 10), np.array([5, 10, 20, 50]), mean, np.empty((4, 0)))
-    assert best_depth(curve) == 10
+    assert curve.best_depth == 10
+    assert [curve.at(depth) for depth in (5, 50, 100)] == [0.1, 0.2, 0.2]  # beyond: the deepest

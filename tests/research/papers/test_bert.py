@@ -1,19 +1,13 @@
 """BERT[CLS]: one text out of two, scored from its first piece."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.model_cases import piece_batch, small_model, widened_ids
+from models.model_cases import piece_batch, small_model
 
 from glassrank.backends.configs import EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, TokenEmbeddings, WordRanker
-from glassrank.models.io.load import load_model
-from glassrank.models.io.model_folder import Usage, fingerprint
-from glassrank.models.io.torch_files import save_model
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import Pretrained
 from glassrank.research.papers.bert import BERT, BERTConfig, join_pair
@@ -49,38 +43,6 @@ def test_a_pair_is_one_text_with_two_segments() -> None:
         torch.testing.assert_close(found[number : number + 1], wanted, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=10, deadline=None)
-@given(q=lengths, d=lengths, extra=st.integers(1, 5), seed=st.integers(0, 99))
-def test_padding_does_not_matter(q: int, d: int, extra: int, seed: int) -> None:
-    model = bert()
-    query, doc = piece_batch([q], seed=seed), piece_batch([d], seed=seed + 1)
-    padded = scores(model, widened_ids(query, extra), widened_ids(doc, extra))
-    torch.testing.assert_close(padded, scores(model, query, doc), rtol=1e-5, atol=1e-5)
-
-
-@settings(max_examples=10, deadline=None)
-@given(pairs=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4), seed=st.integers(0, 99))
-def test_neighbours_and_order_do_not_matter(pairs: list[tuple[int, int]], seed: int) -> None:
-    model = bert()
-    query = piece_batch([q for q, _ in pairs], seed=seed)
-    doc = piece_batch([d for _, d in pairs], seed=seed + 1)
-    together = scores(model, query, doc)
-    for number in range(len(pairs)):
-        own = [TokenBatch(b.ids[[number]], b.mask[[number]]) for b in (query, doc)]
-        torch.testing.assert_close(scores(model, *own), together[[number]], rtol=1e-5, atol=1e-5)
-    turned = [TokenBatch(b.ids.flip(0), b.mask.flip(0)) for b in (query, doc)]
-    torch.testing.assert_close(scores(model, *turned), together.flip(0), rtol=1e-5, atol=1e-5)
-
-
-def test_one_query_is_as_good_as_many_of_it() -> None:
-    model = bert()
-    query, doc = model.encode_query(piece_batch([5])), model.encode_doc(piece_batch([9, 4, 7]))
-    with torch.no_grad():
-        one = model.interact(query, doc).score
-        many = model.interact(query.rows(torch.zeros(3).long()), doc).score
-    assert torch.equal(one, many)
-
-
 def test_what_has_no_position_is_cut_and_counted() -> None:
     model = bert()  # 24 positions
     query, doc = piece_batch([8, 8]), piece_batch([20, 17], seed=1)
@@ -113,25 +75,6 @@ def test_an_explanation_is_of_the_same_score() -> None:
     assert out.parts["attention"].shape == (2, 2, 3, 13, 13)  # 5 + 8 pieces
     torch.testing.assert_close(out.parts["attention"].sum(-1), torch.ones(2, 2, 3, 13))
     assert plain.parts.keys() == {"cut"}
-
-
-def test_training_reaches_every_parameter() -> None:
-    model = bert().train()
-    out = model(piece_batch([24, 24]), piece_batch([2, 2], seed=1))
-    torch.autograd.backward((out * torch.tensor([1.0, -2.0])).sum())
-    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
-def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
-    model = bert(text={"doc_words": 200}, pooler=False)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"p{number}" for number in range(36))]
-    save_model(tmp_path / "model", model, Usage(16, 128), vocabulary, "# card\n")
-    again = load_model(tmp_path / "model")
-    assert again.model.config == model.config
-    assert again.vocabulary == vocabulary
-    assert fingerprint(again.model) == fingerprint(model)
-    query, doc = piece_batch([4]), piece_batch([7])
-    assert torch.equal(again.model(query, doc), model(query, doc))
 
 
 def test_a_start_has_the_pretrained_weights() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.nn import functional
@@ -15,6 +14,7 @@ from glassrank.models.torch_models import EmbeddingTable
 from glassrank.research.papers.duet import Duet, DuetConfig
 from glassrank.settings import from_plain, to_plain
 from tests.parity import __main__ as parity
+from tests.parity.authors import tk_authors
 from tests.parity.convolutional import BUILDERS
 
 FIXTURE = Path(__file__).resolve().parents[3].parent / "shared" / "parity"
@@ -55,33 +55,6 @@ def test_same_as_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "BUILDERS", BUILDERS)
     monkeypatch.setattr(parity, "SOFTENING", 0.0)
     assert max(dict(parity.differences(path)).values()) < 1e-3 * spread
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    sizes=lengths,
-    padding=st.integers(0, 5),
-    seed=st.integers(0, 99),
-    local=st.sampled_from(["exact", "cosine"]),
-)
-def test_padding_and_neighbours_leave_scores_unchanged(
-    sizes: list[tuple[int, int]], padding: int, seed: int, local: str
-) -> None:
-    ranker = model(from_plain(DuetConfig, {**to_plain(SMALL), "local": local}))
-    query = texts([q for q, _ in sizes], seed, padding)
-    doc = texts([d for _, d in sizes], seed + 100, padding)
-    together = score(ranker, query, doc)
-    assert together.shape == (len(sizes),)
-    backwards = torch.arange(len(sizes) - 1, -1, -1)
-    reordered = score(ranker, query.rows(backwards), doc.rows(backwards))
-    torch.testing.assert_close(reordered.flip(0), together, atol=1e-5, rtol=0)
-    for row, (q, d) in enumerate(sizes):
-        alone = score(
-            ranker,
-            TokenEmbeddings(*(part[row : row + 1, :q] for part in query)),
-            TokenEmbeddings(*(part[row : row + 1, :d] for part in doc)),
-        )
-        torch.testing.assert_close(alone[0], together[row], atol=1e-5, rtol=0)
 
 
 def test_scores_do_differ() -> None:
@@ -142,7 +115,7 @@ def test_gradients_reach_every_parameter(local: str) -> None:
 
 def test_dropout_is_the_original_s_and_acts_in_training_only() -> None:
     assert DuetConfig().dropout == 0.5
-    assert DuetConfig.tk_authors().dropout == 0
+    assert tk_authors(Duet).dropout == 0
     ranker = model().train()
     query, doc = texts([4] * 8, 0), texts([9] * 8, 1)
     assert not torch.equal(score(ranker, query, doc), score(ranker, query, doc))
@@ -174,8 +147,3 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
         DuetConfig(doc_length=50)
     with pytest.raises(ValueError, match="texts of 2 and 200 words"):
         DuetConfig(query_length=2)
-
-
-def test_the_configuration_survives_json() -> None:
-    config = DuetConfig.tk_authors(size=32)
-    assert from_plain(DuetConfig, to_plain(config)) == config

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.model_cases import piece_batch, small_model, widened_ids
+from models.model_cases import piece_batch, small_model
 from models.model_folders import PIECES
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,7 +15,7 @@ from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.io.load import load_model
-from glassrank.models.io.model_folder import Usage, fingerprint
+from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import Pretrained
 from glassrank.research.papers.ensemble import Ensemble
@@ -72,39 +71,6 @@ def test_two_logits_are_one_score() -> None:
     out = model.explain(piece_batch([4, 3]), piece_batch([7, 5]))
     for_it, against_it = out.parts["logits"][:, 1], out.parts["logits"][:, 0]
     assert torch.equal(out.score, for_it - against_it)
-
-
-def test_one_query_is_as_good_as_many_of_it() -> None:
-    model = mores()
-    with torch.no_grad():
-        query, doc = model.encode_query(piece_batch([5])), model.encode_doc(piece_batch([9, 4, 7]))
-        repeated = query.rows(torch.zeros(3).long())
-        for stored in (doc, model.project(doc)):
-            one, many = model.interact(query, stored), model.interact(repeated, stored)
-            torch.testing.assert_close(one.score, many.score, rtol=1e-5, atol=1e-5)
-
-
-@settings(max_examples=10, deadline=None)
-@given(q=lengths, d=lengths, extra=st.integers(1, 5), seed=st.integers(0, 99), s2=st.booleans())
-def test_padding_does_not_matter(q: int, d: int, extra: int, seed: int, s2: bool) -> None:
-    model = mores(reuse="s2" if s2 else "s1")
-    query, doc = piece_batch([q], seed=seed), piece_batch([d], seed=seed + 1)
-    padded = scores(model, widened_ids(query, extra), widened_ids(doc, 2 * extra))
-    torch.testing.assert_close(padded, scores(model, query, doc), rtol=1e-5, atol=1e-5)
-
-
-@settings(max_examples=10, deadline=None)
-@given(pairs=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4), seed=st.integers(0, 99))
-def test_neighbours_and_order_do_not_matter(pairs: list[tuple[int, int]], seed: int) -> None:
-    model = mores()
-    query = piece_batch([q for q, _ in pairs], seed=seed)
-    doc = piece_batch([d for _, d in pairs], seed=seed + 1)
-    together = scores(model, query, doc)
-    for number in range(len(pairs)):
-        own = [TokenBatch(b.ids[[number]], b.mask[[number]]) for b in (query, doc)]
-        torch.testing.assert_close(scores(model, *own), together[[number]], rtol=1e-5, atol=1e-5)
-    turned = [TokenBatch(b.ids.flip(0), b.mask.flip(0)) for b in (query, doc)]
-    torch.testing.assert_close(scores(model, *turned), together.flip(0), rtol=1e-5, atol=1e-5)
 
 
 def test_documents_and_queries_are_encoded_by_modules_of_their_own() -> None:
@@ -171,14 +137,6 @@ def test_an_explanation_has_all_attention() -> None:
     torch.testing.assert_close(asked.parts["cross_attention"], out.parts["cross_attention"])
 
 
-@pytest.mark.parametrize("changes", [{}, {"reuse": "s2"}])
-def test_training_reaches_every_parameter(changes: dict[str, object]) -> None:
-    model = mores(**changes).train()
-    out = model(piece_batch([24, 24]), piece_batch([24, 24], seed=1))
-    torch.autograd.backward((out * torch.tensor([1.0, -2.0])).sum())
-    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
 def test_a_start_is_two_copies_of_a_bert() -> None:
     """Section 3.3 of the paper."""
     bert = pretrained()
@@ -234,16 +192,6 @@ def test_tied_encoders_are_one(tmp_path: Path) -> None:
     assert sizes[1] - sizes[0] == layers
     save_model(tmp_path / "model", tied, Usage(), PIECES, "")
     assert torch.equal(load_model(tmp_path / "model").model(query, doc), scores(tied, query, doc))
-
-
-def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
-    model = mores(reuse="s2", two_logits=True)
-    save_model(tmp_path / "model", model, Usage(16, 128), PIECES, "# card\n")
-    again = load_model(tmp_path / "model").model
-    assert again.config == model.config
-    assert fingerprint(again) == fingerprint(model)
-    query, doc = piece_batch([4]), piece_batch([7])
-    assert torch.equal(again(query, doc), model(query, doc))
 
 
 def test_short_floats_change_a_score_a_little() -> None:

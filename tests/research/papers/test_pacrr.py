@@ -14,6 +14,7 @@ from glassrank.models.model import Output, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.research.papers.ngrams import k_max
 from glassrank.research.papers.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig, shuffle_rows
+from tests.parity.authors import tk_authors
 
 PARITY = Path(__file__).resolve().parents[3].parent / "shared" / "parity"
 SIZE = 8
@@ -239,7 +240,7 @@ def test_the_authors_of_tk_get_the_same_scores(name: str, monkeypatch: pytest.Mo
 
 
 def test_stored_padding_may_be_left_out_of_the_authors_form() -> None:
-    for kind, config in ((PACRR, PACRRConfig), (CoPACRR, CoPACRRConfig)):
-        model = kind(config.tk_authors(6, 12)).eval()
+    for kind in (PACRR, CoPACRR):
+        model = kind(tk_authors(kind, size=SIZE, query_length=6, doc_length=12)).eval()
         padded: Tensor = run(model, words([[1, 2]], 2), words([[3, 1, 5, 2]], 6)).score
         torch.testing.assert_close(padded, run(model, words([[1, 2]]), words([[3, 1, 5, 2]])).score)

@@ -21,7 +21,7 @@ from glassrank.research.papers.rpacrr import RPACRR, RPACRRConfig
 FLAGS = ("one_by_one", "row_attention", "phrases", "channels", "idf")
 COUNTS = {
     5552: RPACRRConfig(),
-    5616: RPACRRConfig.rpacrrf(),
+    5616: RPACRRConfig(one_by_one=True),
     16688: RPACRRConfig(phrases=True),
     19456: RPACRRConfig(channels=True),
     21680: RPACRRConfig(row_attention=True),

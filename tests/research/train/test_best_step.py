@@ -9,7 +9,6 @@ from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepared import Prepared
-from glassrank.research.train.validate import best_depth
 
 
 def behind_a_perfect_first_stage() -> Prepared:
@@ -34,7 +33,3 @@ def test_steps_are_compared_where_the_model_ranks(depth: str, tmp_path: Path) ->
     assert max(compared) > compared[0] + 0.1 and len(compared) > 3  # it learns, and is let go on
     assert trained.progress.best == max(compared)
     assert trained.progress.best_step == history[int(np.argmax(compared))]["step"] > 2
-
-
-def test_the_best_depth_is_the_smallest_of_equals() -> None:
-    assert best_depth({1: 0.2, 2: 0.5, 3: 0.5, 4: 0.1}) == 2

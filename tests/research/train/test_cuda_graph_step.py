@@ -13,7 +13,13 @@ from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.cuda_graph_step import CudaGraphStep, compile_model
 from glassrank.research.train.state import RunProgress
-from glassrank.research.train.step import Step, make_optimizers, score_batch
+from glassrank.research.train.step import (
+    Step,
+    encode_texts,
+    look_up,
+    make_optimizers,
+    score_encoded,
+)
 from tests.research.train.tiny_run import tiny_config, tiny_prepared
 
 LENGTHS = {"query_length": 4, "doc_length": 12}
@@ -130,6 +136,12 @@ def eager_backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(torch, "compile", lambda f, **k: compile_(f, backend="aot_eager", **k))
         yield
+
+
+def score_batch(model: Ranker, batch: Examples) -> torch.Tensor:
+    texts = look_up(model, batch.query), look_up(model, batch.doc)
+    words = encode_texts(model, *texts, "float32")
+    return score_encoded(model, words, batch.first_stage, "float32")
 
 
 @pytest.mark.parametrize(

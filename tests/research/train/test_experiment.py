@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from glassrank.cli import make_app
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model
 from glassrank.research.commands.experiment import as_markdown
-from glassrank.research.train.batches import SplitTensors, Tokens
+from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.experiment import experiment
 from glassrank.research.train.prepared import Split, make_fold, queries_by_fold
@@ -63,10 +62,9 @@ def on_test(folder: Path, run: Path, fold: int | None = None) -> float:
     prepared = load_prepared(folder / "prepared", config)
     test = prepared.test if fold is None else make_fold(prepared, fold).test
     assert test is not None
-    docs = Tokens.of(prepared.docs, config.doc_length, torch.device("cpu"))
-    data = SplitTensors.of(test, docs, config.query_length, torch.device("cpu"))
-    by_depth, _ = quality_by_depth(load_model(run / "best").model, data, "RR@10")
-    return by_depth[min(result["depth"], max(by_depth))]
+    data = SplitTensors.read(test, prepared.docs, config.lengths, "cpu")
+    curve, _ = quality_by_depth(load_model(run / "best").model, data, "RR@10")
+    return curve.at(result["depth"])
 
 
 def test_models_and_seeds_make_one_table(folder: Path) -> None:

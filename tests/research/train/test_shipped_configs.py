@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from glassrank.models.late_interaction import TKConfig
-from glassrank.research.papers.duet import DuetConfig
+from glassrank.research.papers.duet import Duet
 from glassrank.research.papers.knrm import KNRMConfig
-from glassrank.research.papers.matchpyramid import MatchPyramidConfig
-from glassrank.research.papers.pacrr import CoPACRRConfig, PACRRConfig
+from glassrank.research.papers.matchpyramid import MatchPyramid
+from glassrank.research.papers.pacrr import PACRR, CoPACRR
 from glassrank.research.papers.rpacrr import RPACRRConfig
 from glassrank.research.train.config_files import find_model_class, read_config
 from glassrank.settings import from_plain, to_plain
+from tests.parity.authors import tk_authors
 
 read = cache(read_config)
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -99,13 +100,13 @@ def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("duet", DuetConfig.tk_authors()),
-        ("pacrr", PACRRConfig.tk_authors()),
-        ("co_pacrr", CoPACRRConfig.tk_authors()),
-        ("matchpyramid", MatchPyramidConfig.tk_authors()),
+        ("duet", tk_authors(Duet)),
+        ("pacrr", tk_authors(PACRR)),
+        ("co_pacrr", tk_authors(CoPACRR)),
+        ("matchpyramid", tk_authors(MatchPyramid)),
         ("tk-2", TKConfig()),
         ("knrm", KNRMConfig()),
-        ("rpacrrf", replace(RPACRRConfig.rpacrrf(), use_masking=False)),
+        ("rpacrrf", RPACRRConfig(one_by_one=True, use_masking=False)),
     ],
 )
 def test_baselines_of_the_papers_are_as_their_authors_ran_them(name: str, settings: object) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
 from glassrank.explanations.explainers import explain_pair
 from glassrank.explanations.structure import Mark, Matrix, ScorePart, Signal
-from glassrank.models.model import TokenBatch
+from glassrank.research.papers.ensemble import cut
 
 
 def explain_ensemble(pair: ScoredPair, explain: Explainer = explain_pair) -> Attribution:
@@ -18,8 +18,8 @@ def explain_ensemble(pair: ScoredPair, explain: Explainer = explain_pair) -> Att
     members: list[tuple[str, Attribution]] = []
     for number, model in enumerate(ensemble.rankers()):
         lengths = ensemble.config.members[number]
-        query = _cut(pair.query_batch, lengths.query_length)
-        doc = _cut(pair.doc_batch, lengths.doc_length)
+        query = cut(pair.query_batch, lengths.query_length)
+        doc = cut(pair.doc_batch, lengths.doc_length)
         tokens = pair.query_tokens, pair.doc_tokens
         own = ScoredPair.of(model, query, doc, *tokens, deadline=pair.deadline)
         members.append((f"{number + 1} {model.name}", explain(own)))
@@ -44,10 +44,6 @@ def explain_ensemble(pair: ScoredPair, explain: Explainer = explain_pair) -> Att
         ),
         notes=tuple(f"{name}: {note}" for name, each in members for note in each.notes),
     )
-
-
-def _cut(batch: TokenBatch, length: int) -> TokenBatch:
-    return TokenBatch(batch.ids[:, :length], batch.mask[:, :length])
 
 
 def _scale_signal(signal: Signal, member: str, share: float, words: int) -> Signal:

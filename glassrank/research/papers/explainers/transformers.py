@@ -222,14 +222,12 @@ def _ablate_blocks(pair: ScoredPair, model: MORES, words: Units) -> list[list[fl
 def _scores(pair: ScoredPair, model: MORES, masks: list[Tensor]) -> Tensor:
     """Scores (1 or B,) of one document; each block reads what its mask (1 or B, D) shows."""
     interaction = model.interaction
-    head = interaction.head
+    weight = interaction.head.weight
     doc = pair.doc if pair.doc.vectors.dim() == 5 else model.project(pair.doc)
-    vectors = doc.vectors.to(head.weight)  # (1, D, blocks, 2, H)
+    vectors = doc.vectors.to(weight)  # (1, D, blocks, 2, H)
     vectors = vectors.expand(max(map(len, masks)), *vectors.shape[1:])
     query_bias = make_key_bias(pair.query.mask, vectors)
-    x = pair.query.vectors.to(head.weight)  # (1, Q, H)
+    x = pair.query.vectors.to(weight)  # (1, Q, H)
     for number, (block, mask) in enumerate(zip(interaction.stack(), masks, strict=True)):
         x = block(x, vectors[:, :, number], query_bias, make_key_bias(mask, vectors))  # (B, Q, H)
-    logits = functional.linear(x[:, 0].float(), head.weight.float(), head.bias.float())
-    score = logits[:, 1] - logits[:, 0] if interaction.config.two_logits else logits[:, 0]
-    return score.double()
+    return interaction.to_score(interaction.logits(x[:, 0])).double()

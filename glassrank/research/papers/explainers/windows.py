@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.backends.configs import FLOOR, Kernels
+from glassrank.backends.configs import Kernels
 from glassrank.backends.match import kernel_values
 from glassrank.explanations.attribution import (
     Attribution,
@@ -24,7 +24,7 @@ from glassrank.explanations.attribution import (
 )
 from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
 from glassrank.explanations.structure import PathShare, ScorePart
-from glassrank.research.papers.tk import TKWindowed
+from glassrank.research.papers.tk import TKWindowed, log_counts, window_strength
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ def _size(model: TKWindowed, number: int, values: Tensor, value: float) -> Size:
     windows = math.ceil(words / size)
     counts = functional.pad(values, (0, 0, 0, windows * size - words))
     counts = torch.unflatten(counts, 1, (windows, size)).sum(2)  # (Q, W, K)
-    logs = kernel_weights * _logs(counts)  # (Q, W, K)
+    logs = kernel_weights * log_counts(counts)  # (Q, W, K)
     score = logs.sum((0, 2))  # (W,)
     weight = _rank_weights(model, number, score[None])[0]  # (W,)
-    computed = float((weight * _strength(scale * score)).sum())
+    computed = float((weight * window_strength(score, scale)).sum())
     correction = value / computed if computed else 1.0
     base = correction * weight * (score != 0)
     # The base times (e^(scale * score) - 1), for each unit of the score.
@@ -107,29 +107,22 @@ def _shares(
     places = torch.arange(values.shape[1])  # (D,)
     window = places // model.config.windows[number]  # (D,)
     left = (counts[:, window] - values).clamp(min=0)  # (Q, D, K)
-    loss = kernel_weights * (_logs(counts)[:, window] - _logs(left))  # (Q, D, K)
+    loss = kernel_weights * (log_counts(counts)[:, window] - log_counts(left))  # (Q, D, K)
     without = score.repeat(len(places), 1)  # (D, W)
     without[places, window] -= loss.sum((0, 2))
     without[places, window] *= left.sum((0, 2)) != 0  # a window of this word alone is empty now
-    before = (_rank_weights(model, number, score[None]) * _strength(scale * score)).sum(1)  # (1,)
-    after = (_rank_weights(model, number, without) * _strength(scale * without)).sum(1)  # (D,)
+    before = (_rank_weights(model, number, score[None]) * window_strength(score, scale)).sum(
+        1
+    )  # (1,)
+    after = (_rank_weights(model, number, without) * window_strength(without, scale)).sum(1)  # (D,)
     whole = loss.sum((0, 2))  # (D,)
     return loss * ((before - after) / torch.where(whole != 0, whole, 1))[:, None]
-
-
-def _logs(counts: Tensor) -> Tensor:
-    """Logarithms; zero for query words without any count."""
-    return counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)
-
-
-def _strength(scores: Tensor) -> Tensor:
-    return torch.exp(scores) * (scores != 0)
 
 
 def _rank_weights(model: TKWindowed, number: int, scores: Tensor) -> Tensor:
     """The weight of each window's rank among those beside it, times that of the size: (…, W)."""
     by_rank = model.rank_weights[number].detach().cpu().double() * model.size_weights[number].item()
-    strength = _strength(model.scales[number].item() * scores)
+    strength = window_strength(scores, model.scales[number].item())
     if model.config.authors_padding:  # late windows are cut before they are sorted
         strength = strength[:, : len(by_rank)]
     order = strength.argsort(dim=1, descending=True, stable=True)[:, : len(by_rank)]
