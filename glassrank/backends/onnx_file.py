@@ -71,7 +71,7 @@ class Graph:
 
     def serialize(self) -> bytes:
         """The content of a `.onnx` file. Weights, which are nearly all of it, are copied once."""
-        graph: list[bytes | NDArray[np.uint8]] = [_bytes(1, node) for node in self._nodes]
+        graph: list[Any] = [_bytes(1, node) for node in self._nodes]  # bytes, and arrays of them
         graph.append(_bytes(2, _text(self._name)))
         for fields, values in self._weights.values():
             graph += [_head(5, len(fields) + len(values)), fields, values]

@@ -141,7 +141,7 @@ def _word() -> Any:
 # ASCII letters and digits are words, and the other parts are short and mostly cached.
 _INSIDE_WORDS = "_.,;:'"
 _BETWEEN_ASCII = ".,;:'"
-"""Of these, what only stands between letters or digits: at an end it is no part of an ASCII word."""
+"""Of these, what is a part of an ASCII word only between two of its letters or digits."""
 _SEPARATORS = {
     code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in _INSIDE_WORDS)
 }
