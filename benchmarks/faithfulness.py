@@ -245,6 +245,9 @@ def measure(
             for name in methods.by_name:
                 found.setdefault(name, []).append(np.sum([table[name] for _, table in own], axis=0))
             print(f"{folder.name} {model}: {len(spreads)}", end="\r", file=sys.stderr)
+    if "BM25's terms" in found:  # query by query: most of what intervals span is the queries'
+        pairs = zip(found[EXACT], found["BM25's terms"], strict=True)
+        found[f"{EXACT} minus BM25's terms"] = [exact - bm25 for exact, bm25 in pairs]
     return {name: summary(np.stack(own), np.array(spreads)) for name, own in found.items()}
 
 

@@ -174,15 +174,15 @@ class Ranking:
     missing: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Ranking({self.query!r}, {len(self.hits)} hits, {self.depth} re-ranked)"
+        return f"Ranking({self.query!r}, {self._count_hits()}, {self.depth} re-ranked)"
 
     def __str__(self) -> str:
         """
         >>> print(Ranking("cat", (Hit(1, "a", 2).with_reader(lambda: Doc("", "", "Cats")),)))
-        cat: 1 hits
+        cat: 1 hit
           1    2.00  a  Cats
         """
-        header = f"{self.query}: {len(self.hits)} hits"
+        header = f"{self.query}: {self._count_hits()}"
         if self.depths:
             header += f", {self.depth} of {self.found} re-ranked"
         if "total" in self.timing:
@@ -195,6 +195,9 @@ class Ranking:
         ]
         rest = len(self.hits) - len(shown)
         return "\n".join([header, *rows, *([f"  … and {rest} more"] if rest else [])])
+
+    def _count_hits(self) -> str:
+        return "1 hit" if len(self.hits) == 1 else f"{len(self.hits)} hits"
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

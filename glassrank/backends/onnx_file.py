@@ -27,7 +27,7 @@ class Graph:
     def __init__(self, name: str) -> None:
         self._name = name
         self._nodes: list[bytes] = []
-        self._weights: dict[str, bytes] = {}
+        self._weights: dict[str, tuple[bytes, NDArray[np.uint8]]] = {}
         self._inputs: list[bytes] = []
         self._outputs: list[bytes] = []
 
@@ -42,7 +42,7 @@ class Graph:
         self._outputs.append(_value(name, dtype, shape))
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Adds a constant."""
+        """Adds a constant. The array must stay as it is: it is copied by `serialize` alone."""
         self._weights[name] = _tensor(name, array)
         return name
 
@@ -70,20 +70,20 @@ class Graph:
         return outputs[0]
 
     def serialize(self) -> bytes:
-        """The content of a `.onnx` file."""
-        graph = [
-            *(_bytes(1, node) for node in self._nodes),
-            _bytes(2, _text(self._name)),
-            *(_bytes(5, weight) for weight in self._weights.values()),
-            *(_bytes(11, value) for value in self._inputs),
-            *(_bytes(12, value) for value in self._outputs),
-        ]
+        """The content of a `.onnx` file. Weights, which are nearly all of it, are copied once."""
+        graph: list[Any] = [_bytes(1, node) for node in self._nodes]  # bytes, and arrays of them
+        graph.append(_bytes(2, _text(self._name)))
+        for fields, values in self._weights.values():
+            graph += [_head(5, len(fields) + len(values)), fields, values]
+        graph += [_bytes(11, value) for value in self._inputs]
+        graph += [_bytes(12, value) for value in self._outputs]
         opsets = (("", _OPSET), (CONTRIB, 1))
         return b"".join(
             [
                 _integer(1, _IR_VERSION),
                 _bytes(2, _text("glassrank")),
-                _bytes(7, b"".join(graph)),
+                _head(7, sum(map(len, graph))),
+                *graph,
                 *(_bytes(8, _bytes(1, _text(n)) + _integer(2, version)) for n, version in opsets),
             ]
         )
@@ -98,10 +98,12 @@ def _value(name: str, dtype: str, shape: Shape) -> bytes:
     return _bytes(1, _text(name)) + _bytes(2, _bytes(1, tensor))
 
 
-def _tensor(name: str, array: NDArray[Any]) -> bytes:
+def _tensor(name: str, array: NDArray[Any]) -> tuple[bytes, NDArray[np.uint8]]:
+    """The fields of a tensor, of which the last is its values, and these."""
     dimensions = [_integer(1, size) for size in array.shape]
     kind = _integer(2, _TYPES[array.dtype.name])
-    return b"".join([*dimensions, kind, _bytes(8, _text(name)), _bytes(9, array.tobytes())])
+    values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return b"".join([*dimensions, kind, _bytes(8, _text(name)), _head(9, len(values))]), values
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
@@ -120,7 +122,12 @@ def _text(value: str) -> bytes:
 
 
 def _bytes(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return _head(number, len(content)) + content
+
+
+def _head(number: int, length: int) -> bytes:
+    """What stands before so many bytes."""
+    return _varint(number << 3 | 2) + _varint(length)
 
 
 def _integer(number: int, value: int) -> bytes:

@@ -2,9 +2,11 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import typer
 
@@ -72,10 +74,25 @@ def _say_compiling() -> None:
     console.say("Compiling for this processor, once, up to a minute …")
 
 
+def _say_own_warnings() -> None:
+    """Prints warnings of this package as sentences, without a line of code. They are for whoever
+    gives the command; Python's are for whoever writes one."""
+    show = warnings.showwarning
+
+    def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("glassrank."):
+            console.say(f"warning: {message}")
+        else:
+            show(message, category, *where, **more)
+
+    warnings.showwarning = say
+
+
 def main() -> None:
     """Run a command. Errors of ours are printed as one line; any other is a bug with a trace."""
     signal.signal(signal.SIGINT, _interrupt)
     on_compile(lambda _: _say_compiling())
+    _say_own_warnings()
     try:
         # Importing the other commands would take longer than a search does.
         make_app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)()

@@ -126,7 +126,9 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
     """Print hits: rank, title, score, source and snippet."""
     if not ranking.hits:
         why = "no document contains a word of this query"
-        if not index.terms(ranking.query):
+        if not ranking.query.strip():
+            why = "the query is empty"
+        elif not index.terms(ranking.query):
             why = "this query has only stop words, such as 'the' and 'of', which are not indexed"
         elif filtered:
             why = "no document that matches --where contains a word of this query"

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel
-from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
+from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel, compute_kernels
 from glassrank.backends.onnx_encoders import (
     Builder,
     Quantized,
@@ -152,18 +151,17 @@ class OnnxKernelModel(OnnxModel):
     """Kernel pooling on two paths: logarithms of soft counts, and counts by document length."""
 
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
-        count, width, size = doc.vectors.shape
-        (head,) = self.scoring_heads()
-        return pool_cpu(
-            query.vectors[0],
-            query.idf[0],
-            StoredRows(np.ascontiguousarray(doc.vectors, np.float32).reshape(-1, size)),
-            np.arange(count) * width,
-            doc.mask.sum(1).astype(np.int64),
-            self.config.kernels,
-            head.log,
-            head.length,
-        )
+        """Without compiled code: to load it takes longer than to rank ten texts, and this is little
+        beside encoding them. Text by text, so that a score does not depend on the others."""
+        kernels, (head,) = self.config.kernels, self.scoring_heads()
+        scores = np.empty(len(doc.mask), np.float32)
+        for row, length in enumerate(doc.mask.sum(1).astype(np.int64).tolist()):
+            similarity = query.vectors[0] @ doc.vectors[row, :length].T  # (Q, D)
+            counts = compute_kernels(similarity, kernels).sum(2)  # (K, Q)
+            log = head.log @ np.log(np.maximum(counts, np.float32(FLOOR)))  # (Q,)
+            by_length = head.length @ counts / np.float32(length + 1)  # (Q,)
+            scores[row] = query.idf[0] @ (log + by_length)
+        return scores
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         kernels = self.config.kernels

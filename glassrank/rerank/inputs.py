@@ -2,6 +2,7 @@
 expect."""
 
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
@@ -122,28 +123,37 @@ def check_budget(budget_ms: Any) -> None:
         raise InputError(f"the budget must be more than 0 milliseconds, not {budget_ms!r}")
 
 
-def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
-    """Warns once for each calling line, which is `caller` frames up from here."""
+def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None) -> None:
+    """Warns once for each calling line."""
     if ranking.cut_short and not ranking.depth and budget_ms is not None:
         warnings.warn(
             f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the first stage's; "
             "give a larger budget",
             BudgetWarning,
-            stacklevel=caller + 1,
+            stacklevel=_level_of_user(),
         )
 
 
-def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
+def warn_if_few_reached(ranking: Ranking, budget_ms: float | None) -> None:
     """Warns also when less than a tenth of a list was re-ranked."""
-    warn_if_nothing_reached(ranking, budget_ms, caller=caller + 1)
+    warn_if_nothing_reached(ranking, budget_ms)
     if budget_ms is not None and 0 < ranking.depth < _FEW_SHARE * ranking.found:
         warnings.warn(
             f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
             "keep the first stage's order; give a larger budget or fewer texts, or index and "
             "encode them beforehand",
             BudgetWarning,
-            stacklevel=caller + 1,
+            stacklevel=_level_of_user(),
         )
+
+
+def _level_of_user() -> int:
+    """A `stacklevel` for the caller: that of the line which called this package, whose own lines
+    tell a user nothing."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].startswith("glassrank."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _as_list(given: Iterable[Any], what: str) -> list[Any]:
@@ -180,5 +190,5 @@ def _warn(reason: str) -> None:
             f"the package's models are English, and {reason}; give a multilingual model, or use "
             "the first stage alone",
             LanguageWarning,
-            stacklevel=4,
+            stacklevel=_level_of_user(),
         )

@@ -1,6 +1,5 @@
 """One query within one budget: first stage, query encoding, scoring, sorting."""
 
-import asyncio
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -222,11 +221,13 @@ class Pipeline:
             *_, final = self.stream(
                 query, k, deadline=deadline, method=method, first=False, where=where
             )
-        warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
+        warn_if_nothing_reached(final, budget_ms or self.budget_ms)
         return final
 
     async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:
         """The same with `await`, in a thread. The budget starts when a thread is free."""
+        import asyncio  # takes a twentieth of the time to a first ranking
+
         return await asyncio.to_thread(self, query, k, **options)
 
     def stream(

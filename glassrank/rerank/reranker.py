@@ -263,7 +263,7 @@ class OnnxBackend:
         first_stage: NDArray[np.float32] | None,
         deadline: Deadline,
     ) -> NDArray[np.float32]:
-        """By the same compiled code that scores stored embeddings."""
+        """By the model itself."""
         if not self.model.info.is_cross_encoder:
             return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
         scores = np.empty(len(docs.mask), np.float32)

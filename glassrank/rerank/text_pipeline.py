@@ -1,7 +1,6 @@
 """Ranks texts within one budget: a list of them, without an index or a store, or the candidates
 of any first stage."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -102,6 +101,7 @@ def rank(
     check_budget(budget_ms)
     if k is not None:
         check_k(k)
+    get_analyzer(language).for_text("a")  # to load what detects languages takes a second, once
     began = clock()
     docs = as_docs(texts)
     names = as_ids(ids, len(docs))
@@ -129,7 +129,7 @@ def rank(
     show = snippet_function(query, analyzer)
     hits = _make_hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
     ranking = cascade.ranking(query, hits, len(docs))
-    warn_if_few_reached(ranking, budget_ms, caller=2)
+    warn_if_few_reached(ranking, budget_ms)
     return ranking
 
 
@@ -146,6 +146,8 @@ async def arank(
     query: str, texts: Iterable[str | Mapping[str, Any] | Doc], **options: Any
 ) -> Ranking:
     """`rank` with `await`, in a thread. The budget starts when a thread is free."""
+    import asyncio  # takes a twentieth of the time to a first ranking
+
     return await asyncio.to_thread(rank, query, texts, **options)
 
 
@@ -293,11 +295,13 @@ class TextPipeline:
 
         hits = _make_hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
-        warn_if_few_reached(ranking, budget_ms, caller=2)
+        warn_if_few_reached(ranking, budget_ms)
         return ranking
 
     async def aquery(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
         """The same with `await`, in a thread. The budget starts when a thread is free."""
+        import asyncio
+
         return await asyncio.to_thread(self, query, k, budget_ms=budget_ms)
 
     def doc(self, doc_id: Any) -> Doc:

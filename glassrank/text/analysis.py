@@ -140,6 +140,8 @@ def _word() -> Any:
 # Most text is plain words between characters that no rule uses. The text is split there; parts of
 # ASCII letters and digits are words, and the other parts are short and mostly cached.
 _INSIDE_WORDS = "_.,;:'"
+_BETWEEN_ASCII = ".,;:'"
+"""Of these, what is a part of an ASCII word only between two of its letters or digits."""
 _SEPARATORS = {
     code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in _INSIDE_WORDS)
 }
@@ -162,6 +164,10 @@ def split_unicode_words(text: str) -> list[str]:
     blank = text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS)
     words: list[str] = []
     for part in blank.split(" ") if _NARROW_SPACE in text else blank.split():
+        if part.isascii():  # most punctuation ends a sentence, and needs no rule
+            part = part.strip(_BETWEEN_ASCII)
+            if not part:
+                continue
         if part.isalnum() and part.isascii():
             if len(part) <= LONGEST_WORD:
                 words.append(part)

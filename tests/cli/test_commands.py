@@ -40,6 +40,7 @@ def test_search_without_a_match_says_so(call: Call, index: Path) -> None:
     assert "no document contains a word of this query" in call("search", "my.index", "zebra").stdout
     for query in ("the of and", "?!"):
         assert "this query has only stop words" in call("search", "my.index", query).stdout
+    assert "the query is empty" in call("search", "my.index", " ").stdout
 
 
 def test_add_replace_delete_and_merge(call: Call, index: Path, files: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from command_line import Call
 
 from glassrank.index import Index
+from glassrank.types import Doc
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,13 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "interrupted" in stderr
     assert not (tmp_path / "new.index").exists()
+
+
+def test_a_warning_is_a_sentence_and_no_line_of_code(tmp_path: Path) -> None:
+    Index.build([Doc("a", "Die Häuser haben hohe Preise.")], tmp_path / "de.index", language="de")
+    command = [sys.executable, "-m", "glassrank", "search", str(tmp_path / "de.index"), "Haus"]
+    done = subprocess.run(
+        [*command, "--model", "fast"], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stderr.startswith("warning: the package's models are English, and the index has ")
+    assert ".py" not in done.stderr

@@ -39,6 +39,7 @@ def test_clicks_and_thumbs_are_sent(new_page: Page, comparing: tuple[str, Path])
     new_page.goto(f"{address}?q={QUERY}")
     hit = new_page.locator(".hit").nth(1)
     doc_id = hit.get_attribute("data-doc")
+    expect(hit.locator(".thumbs svg")).to_have_count(2)  # letters would need a font that has them
     with new_page.expect_response("**/feedback"):
         hit.locator("a.title").click()
     with new_page.expect_response("**/feedback"):
@@ -52,7 +53,7 @@ def test_clicks_and_thumbs_are_sent(new_page: Page, comparing: tuple[str, Path])
     ]
     expect(hit.locator(".hit-score")).to_be_hidden()  # of two models: they do not compare
     new_page.goto(f"{address}?view=budget")
-    expect(new_page.locator(".online")).to_contain_text("Compared online in 1 searches")
+    expect(new_page.locator(".online")).to_contain_text("Compared online in 1 search")
     expect(new_page.locator(".online")).to_contain_text("Not decided yet")
 
 

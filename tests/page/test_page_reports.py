@@ -86,3 +86,10 @@ def test_a_cluster_stays_open_in_its_address(page: Page, site: Site) -> None:
     expect(page).to_have_url(re.compile("cluster=1"))
     page.reload()
     expect(row.locator(".cluster-queries a").first).to_be_visible()
+
+
+def test_the_letters_of_the_chart_can_be_read_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("?view=budget")
+    box = page.locator(".chart .tick").first.bounding_box()
+    assert box is not None and box["height"] > 10

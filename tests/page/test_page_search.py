@@ -218,3 +218,18 @@ def test_a_busy_service_is_asked_once_more(page: Page) -> None:
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     page.complaints.clear()  # type: ignore[attr-defined]
+
+
+def test_a_first_model_that_had_nothing_to_do_has_re_ranked_nothing(page: Page) -> None:
+    """Of a cascade: the second model's documents are not told as if they were ranked twice."""
+
+    def answered(route: Route) -> None:
+        answer = route.fetch().json()
+        for stage in answer["stages"]:
+            if stage["name"] == "scoring":
+                stage["name"] = "scoring_2"
+        route.fulfill(json=answer)
+
+    page.route("**/search", answered)
+    page.goto(f"?q={QUERY}")
+    expect(page.locator(".time .depth")).to_contain_text("Re-ranked 11 of 11 candidates in")

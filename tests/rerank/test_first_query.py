@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import BudgetWarning, CostModel, Pipeline, Reranker, load, rank, warm_up
+from glassrank.text import detection
 from glassrank.types import Doc, Ranking
 
 SLOW_START_MS = 1500.0
@@ -51,6 +53,26 @@ def test_the_first_texts_are_ranked_in_time(compiling: Compiling) -> None:
     ranking = rank("the cat sat", texts(12), model=compiling, budget_ms=SLOW_START_MS)
     assert ranking.depth == 12 and not ranking.cut_short
     assert ranking.timing["total"] < SLOW_START_MS
+
+
+def test_what_detects_languages_is_loaded_before_the_first_texts(
+    compiling: Compiling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Identifier:
+        def classify(self, _: str) -> tuple[str, float]:
+            return "de", 1.0
+
+    @cache
+    def slow_start(_: tuple[str, ...]) -> Identifier:
+        time.sleep(SLOW_START_MS / 1e3)
+        return Identifier()
+
+    monkeypatch.setattr(detection, "_identifier", slow_start)
+    ranking = rank(
+        "the cat sat", texts(12), model=compiling, budget_ms=SLOW_START_MS, language="auto"
+    )
+    assert ranking.depth == 12
+    assert slow_start.cache_info().misses == 1
 
 
 def test_a_cost_is_known_before_the_first_texts(compiling: Compiling) -> None:

@@ -38,8 +38,13 @@ def test_texts_that_are_not_english_are_named_once() -> None:
 def test_an_index_that_is_not_english_is_named(tmp_path: Path) -> None:
     docs = [Doc(str(place), text) for place, text in enumerate(GERMAN)]
     index = Index.build(docs, tmp_path / "my.index", language="de")
-    with pytest.warns(LanguageWarning, match=r"other languages \(de\)"):
+    with pytest.warns(LanguageWarning, match=r"other languages \(de\)") as told:
         Pipeline(index, Reranker.load("fast"), calibrate=False)
+    inputs._warned = False
+    with pytest.warns(LanguageWarning) as told_of_folders:
+        Pipeline.open(index.path, "fast", calibrate=False)
+    # Where this was asked for, not a line of the package.
+    assert [one.filename for one in (*told, *told_of_folders)] == [__file__] * 2
 
 
 def test_nothing_is_said_of_english_or_of_ones_own_model(tmp_path: Path) -> None:

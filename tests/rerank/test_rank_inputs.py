@@ -4,6 +4,7 @@ import asyncio
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,7 @@ def test_a_ranking_is_printed_as_a_table(index: Index, reranker: Reranker) -> No
     assert len(lines) == 12 and lines[-1] == "  … and 2 more"
     assert all(hit.title in line for hit, line in zip(ranking, lines[1:-1], strict=False))
     assert repr(ranking) == "Ranking('the cat', 12 hits, 12 re-ranked)"
+    assert repr(replace(ranking, hits=ranking.hits[:1])).startswith("Ranking('the cat', 1 hit, ")
 
 
 def test_pipelines_are_asked_with_await(index: Index, reranker: Reranker) -> None:

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from glassrank.text.analysis import LONGEST_WORD, _words_of, split_unicode_words, word_spans
+from glassrank.text.analysis import (
+    LONGEST_WORD,
+    _word,
+    _words_of,
+    split_unicode_words,
+    word_spans,
+)
 
 # Every class that a rule speaks of, and what Python and Unicode see differently.
 SPECIAL = [
@@ -89,3 +95,13 @@ def test_a_long_run_of_joiners_is_no_word_and_takes_no_time() -> None:
 )
 def test_words_of_a_text(text: str, expected: str) -> None:
     assert split_unicode_words(text) == (expected.split("|") if expected else [])
+
+
+def test_sentences_need_no_rules() -> None:
+    """Compiling the rules takes longer than ranking a text."""
+    _word.cache_clear()
+    text = "A dog, a cat; 'both' ate: nothing... (No one did.) \"Why?\" - x1: x1 ..."
+    assert split_unicode_words(text) == (
+        "A dog a cat both ate nothing No one did Why x1 x1".split()
+    )
+    assert not _word.cache_info().currsize

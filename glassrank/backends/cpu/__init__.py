@@ -4,6 +4,7 @@ Every compiled function has a form that runs on any processor; those with AMX ti
 `NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=` compiles for the least of its kind.
 """
 
+import os
 from functools import cache
 
 
@@ -21,8 +22,14 @@ def has(*features: str) -> bool:
 
 @cache
 def has_vnni() -> bool:
-    """Whether sums of int8 products are exact, and as fast as they can be, on an x86 processor."""
-    return has("avx512vnni") or has("avxvnni")
+    """Whether sums of int8 products are exact, and as fast as they can be, on an x86 processor.
+    Numba is not asked, since texts are ranked without it, and it takes long to import."""
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        from llvmlite import binding
+
+        features = binding.get_host_cpu_features().flatten()
+    return not {"+avx512vnni", "+avxvnni"}.isdisjoint(features.split(","))
 
 
 def rows_at_once() -> int:

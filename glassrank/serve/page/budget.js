@@ -62,17 +62,18 @@ export class BudgetView {
   // Two models by their users' clicks, as of now.
   async _compareOnline() {
     const state = (await getInfo()).interleaving;
-    const [first, second] = state.models;
+    const second = state.models[1];
     const [low, high] = state.interval.map((end) => `${(100 * end).toFixed(1)}%`);
     const rows = state.models.map((model, place) => [model, count(state.wins[place])]);
     const verdict = state.decided
       ? `Decided: ${state.decided} wins.`
-      : `Not decided yet: ${second} wins ${low} to ${high} of the searches that tell it from ` +
-        `${first}, and 50% is among these.`;
+      : `Not decided yet: of the searches that tell the two apart, ${second} wins between ${low} ` +
+        `and ${high}, so either may be the better one.`;
+    const searches = `${count(state.searches)} search${state.searches === 1 ? "" : "es"}`;
     replace(
       this._online,
-      table(`Compared online in ${count(state.searches)} searches`, ["model", "wins"], rows),
-      make("p", {}, verdict, " The interval holds however often one looks."),
+      table(`Compared online in ${searches}`, ["model", "wins"], rows),
+      make("p", {}, verdict, " However often you look, this stays valid."),
     );
   }
 
@@ -94,6 +95,7 @@ export class BudgetView {
       firstStage: report.first_stage[measure],
       mostMs,
       label: measure,
+      width: this._place.clientWidth,
     });
     this._chart.root.addEventListener("pointermove", (event) =>
       this._show(this._chart.timeAt(event), false),
@@ -210,7 +212,7 @@ function about(report) {
   const threads = `${count(machine.threads)} thread${machine.threads === 1 ? "" : "s"}`;
   return (
     `${count(queries)} judged queries, up to ${count(candidates)} candidates; ` +
-    `timed on ${machine.device}, ${threads}, without the first stage. Markers are where a model ` +
-    "is best, with the number of documents it re-ranks; dotted is beyond."
+    `timed on ${machine.device}, ${threads}, without the first stage. A marker is where a ` +
+    "model is best, with the number of documents that it re-ranks; beyond it the line is dotted."
   );
 }

@@ -6,7 +6,8 @@
 import { svg } from "./dom.js";
 import { count } from "./printing.js";
 
-const WIDTH = 760;
+const WIDE = 760;
+const NARROW = 320; // of a phone, where a wide chart's letters would be too small to read
 const HEIGHT = 400;
 const MARGIN = { left: 58, right: 20, top: 24, bottom: 46 };
 const FAR_FASTER = 20;
@@ -22,16 +23,18 @@ export function lineLook(number) {
   };
 }
 
-// `lines` have {label, points: [{ms, value}] from depth 0 on, best: a number of a point}.
+// `lines` have {label, points: [{ms, value}] from depth 0 on, best: a number of a point}. A chart
+// in less than its full `width` has fewer marks on its axis, and letters of the same size.
 export class Chart {
-  constructor({ lines, firstStage, mostMs, label }) {
-    this._scaleX = timeScale(lines, mostMs);
+  constructor({ lines, firstStage, mostMs, label, width }) {
+    this._width = Math.min(WIDE, Math.max(NARROW, width));
+    this._scaleX = timeScale(lines, mostMs, this._width);
     const values = lines.flatMap((line) => line.points.map((point) => point.value));
     this._scaleY = valueScale([...values, firstStage]);
     this._guide = svg("line", { class: "guide", y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom });
     this.root = svg(
       "svg",
-      { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+      { class: "chart", viewBox: `0 0 ${this._width} ${HEIGHT}`, role: "img", "aria-label": label },
       ...this._axes(label),
       this._flat(firstStage),
       ...lines.flatMap((line, number) => this._line(line, lineLook(number), mostMs)),
@@ -49,12 +52,12 @@ export class Chart {
   // The time that a pointer is at.
   timeAt(event) {
     const box = this.root.getBoundingClientRect();
-    return this._scaleX.back(((event.clientX - box.left) / box.width) * WIDTH);
+    return this._scaleX.back(((event.clientX - box.left) / box.width) * this._width);
   }
 
   _axes(label) {
     const bottom = HEIGHT - MARGIN.bottom;
-    const right = WIDTH - MARGIN.right;
+    const right = this._width - MARGIN.right;
     const rows = this._scaleY.ticks.flatMap((value) => {
       const y = this._scaleY.at(value);
       return [
@@ -87,7 +90,8 @@ export class Chart {
 
   _flat(value) {
     const y = this._scaleY.at(value);
-    return svg("line", { class: "first", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y, y2: y });
+    const x2 = this._width - MARGIN.right;
+    return svg("line", { class: "first", x1: MARGIN.left, x2, y1: y, y2: y });
   }
 
   _line(line, look, mostMs) {
@@ -153,11 +157,11 @@ export function marker(look, x, y) {
 
 // From 0 on, unless one line would be lost in the corner beside another that is far slower: then
 // the axis is one of ratios, which has no 0, and begins a little before the fastest.
-function timeScale(lines, mostMs) {
-  const [left, right] = [MARGIN.left, WIDTH - MARGIN.right];
+function timeScale(lines, mostMs, width) {
+  const [left, right] = [MARGIN.left, width - MARGIN.right];
   const fastest = Math.min(...lines.map((line) => line.points.at(-1).ms));
   if (fastest > mostMs / FAR_FASTER) {
-    const step = niceStep(mostMs / 6);
+    const step = niceStep(mostMs / (width < WIDE ? 3 : 6));
     return {
       at: (ms) => left + ((right - left) * Math.min(ms, mostMs)) / mostMs,
       back: (x) => Math.max(0, Math.min(mostMs, ((x - left) / (right - left)) * mostMs)),
@@ -168,7 +172,8 @@ function timeScale(lines, mostMs) {
   const whole = Math.log(mostMs / start);
   const at = (ms) =>
     left + ((right - left) * Math.log(Math.min(Math.max(ms, start), mostMs) / start)) / whole;
-  const ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
+  const times = width < WIDE ? [1] : [1, 2, 5];
+  const ticks = [0.1, 1, 10, 100, 1000, 10000].flatMap((power) => times.map((n) => n * power));
   return {
     at,
     back: (x) => start * Math.exp(Math.max(0, Math.min(1, (x - left) / (right - left))) * whole),

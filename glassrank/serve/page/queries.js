@@ -7,8 +7,8 @@ import { make, replace } from "./dom.js";
 
 const SORTS = { gain: "most gained", loss: "most lost", size: "largest" };
 const ABOUT =
-  "Queries of one kind together. Ranks are those of the first relevant document: the median, " +
-  "before and after re-ranking.";
+  "Similar queries in groups, each with the median rank of the first relevant document, before " +
+  "and after re-ranking.";
 const MISSING =
   "There are no clusters yet. Make them with `glassrank clusters … --json clusters.json`, and " +
   "start the service with `--clusters clusters.json`.";

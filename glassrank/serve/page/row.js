@@ -1,15 +1,25 @@
 // One result: ranks before and after, title, snippet, and what can be done with it.
 
 import { addressOf } from "./address.js";
-import { make, replace } from "./dom.js";
+import { make, replace, svg } from "./dom.js";
 import { characters, count, number, steps } from "./printing.js";
 
 export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 const THUMBS = [
-  ["up", "\u{1F44D}\uFE0E", "Relevant"],
-  ["down", "\u{1F44E}\uFE0E", "Not relevant"],
+  ["up", "Relevant"],
+  ["down", "Not relevant"],
 ];
+
+// Drawn, since many systems have no font with these signs.
+function thumb(action) {
+  const hand = "M1.5 7h3v7h-3z M6 7l2.8-5.5c1.3 0 2 1 1.7 2.3L10 6.5h3.3c.9 0 1.5.8 1.3 1.6l-1.2 4.7";
+  return svg(
+    "svg",
+    { class: `thumb ${action}`, viewBox: "0 0 16 16", "aria-hidden": "true" },
+    svg("path", { d: `${hand}c-.2.7-.8 1.2-1.5 1.2H6z` }),
+  );
+}
 
 // A bar of five steps and no percentage, which would say more than is known: see "Probabilities" in
 // docs/reference/explanations.md, which says what each step is worth.
@@ -36,11 +46,14 @@ export class Row {
       if (event.target.closest("a")) onFeedback(this.docId, "click");
     });
     this._thumbs = make("div", { class: "thumbs", role: "group", "aria-label": "Rate" });
-    for (const [action, sign, label] of THUMBS) {
+    for (const [action, label] of THUMBS) {
       const button = make(
         "button",
-        { type: "button", class: "quiet", "aria-label": label, "aria-pressed": "false" },
-        sign,
+        {
+          ...{ type: "button", class: "quiet", title: label },
+          ...{ "aria-label": label, "aria-pressed": "false" },
+        },
+        thumb(action),
       );
       button.addEventListener("click", () => {
         for (const one of this._thumbs.children) one.setAttribute("aria-pressed", one === button);

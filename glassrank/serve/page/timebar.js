@@ -9,6 +9,7 @@ const NAMES = {
   query: "encoding",
   scoring: "scoring",
   sorting: "sorting",
+  interleaving: "the other model",
   snippets: "snippets",
 };
 
@@ -83,10 +84,12 @@ function depthLine(response) {
   ];
 }
 
-// How many of them the later models of a cascade re-ranked, which depends on the time.
+// How many of them the later models of a cascade re-ranked, which depends on the time. The first to
+// score is not always the first of the cascade, which may have nothing to do.
 function furtherDepths(response) {
   return response.stages
-    .filter((stage) => /^scoring_\d+$/.test(stage.name))
+    .filter((stage) => /^scoring(_\d+)?$/.test(stage.name))
+    .slice(1)
     .map((stage) => `, the best ${count(stage.documents ?? 0)} again`);
 }
 
