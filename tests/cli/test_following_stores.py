@@ -1,6 +1,7 @@
 """`glassrank index --add` on an index with stores: what they lack is said, or encoded."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -130,8 +131,10 @@ def test_what_time_did_not_suffice_for_is_told(
     whole = call("search", "my.index", "chase mice", "--model", "model")
     assert "re-ranked 3 in " in said(whole.stderr)
     monkeypatch.setattr("glassrank.rerank.scheduler._next_count", lambda *_: 0)
-    with pytest.warns(BudgetWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", BudgetWarning)
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
+    assert "warning: nothing could be re-ranked in 50 ms" in said(late.stderr)
     assert "re-ranked 0 of 3 (budget exhausted at depth 0) in " in said(late.stderr)
 
 
