@@ -2,8 +2,8 @@
 reference behind `help("with")`, and docstrings of the standard library, whose sources are parsed,
 not imported: that would open windows, print poems and start a browser.
 
-A docstring needs its context, so each document starts with the words of its name and the first
-sentences of its class and module.
+A docstring needs its context: after its first paragraph stand the words of its name and the first
+sentences of its class and module; modules and classes end with those of their members.
 """
 
 import ast
@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -33,11 +33,12 @@ SAMPLE_QUERIES = (
 PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
 """Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
 
-CORPUS = 3
+CORPUS = 4
 """The version of the corpus: an index of another version is built again."""
 
 _LANGUAGE_REFERENCE = "language reference"
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SIGNATURE = re.compile(r"\w[\w.]*\([^\n]*\)( -+> [^\n]*)?(\n|$)")  # as docstrings of C code begin
 _SENTENCE_END = re.compile(r"""(?<=[.!?])\s+(?=[A-Z`'"(])""")
 _LONGEST_SENTENCE = 150  # characters
 
@@ -85,20 +86,35 @@ def python_docs() -> Iterator[Doc]:
         # The first wins: a function may be defined once per system, and C code often has a
         # version in Python, whose source can be named.
         docs.setdefault(doc.doc_id, doc)
+    members: dict[str, list[str]] = {}
     for doc in docs.values():
-        context = _context(doc, docs)
-        yield replace(doc, text=f"{context}\n\n{doc.text}") if context else doc
+        owner, _, name = doc.doc_id.rpartition(".")
+        members.setdefault(owner, []).append(f"{name}: {_first_sentence(doc.text)}")
+    for doc in docs.values():
+        if doc.source == _LANGUAGE_REFERENCE:  # the title has its headings
+            yield doc
+        else:
+            yield replace(doc, text=_in_context(doc, docs, members.get(doc.doc_id, [])))
+
+
+def _in_context(doc: Doc, docs: Mapping[str, Doc], members: Sequence[str]) -> str:
+    """
+    >>> docs = {"random": Doc("random", "Random variable generators.", "module random")}
+    >>> print(_in_context(Doc("random.choice", "Choose one.\\n\\nFails if empty."), docs, []))
+    Choose one.
+    <BLANKLINE>
+    random choice. random: Random variable generators.
+    <BLANKLINE>
+    Fails if empty.
+    """
+    first, *more = doc.text.strip().split("\n\n")
+    return "\n\n".join(
+        [first, _context(doc, docs), *more, *([" ".join(members)] if members else [])]
+    )
 
 
 def _context(doc: Doc, docs: Mapping[str, Doc]) -> str:
-    """The words of its name, and the first sentences of its class and its module.
-
-    >>> docs = {"random": Doc("random", "Random variable generators.", "module random")}
-    >>> _context(Doc("random.randint", "Return random integer."), docs)
-    'random randint. random: Random variable generators.'
-    """
-    if doc.source == _LANGUAGE_REFERENCE:  # the title has its headings
-        return ""
+    """The words of its name, and the first sentences of its class and its module."""
     parts = doc.doc_id.split(".")
     around = [docs[name] for n in range(1, len(parts)) if (name := ".".join(parts[:n])) in docs]
     modules = [parent for parent in around if parent.title == f"module {parent.doc_id}"]
@@ -122,8 +138,12 @@ def _first_sentence(text: str) -> str:
     """
     >>> _first_sentence("Heap queue algorithm (a.k.a. priority queue).\\n\\nHeaps are arrays.")
     'Heap queue algorithm (a.k.a. priority queue).'
+    >>> _first_sentence("perm(n, k) -> int\\n\\nWays to choose k of n.")
+    'Ways to choose k of n.'
     """
-    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    while (signature := _SIGNATURE.match(text)) and len(text) > signature.end():
+        text = text[signature.end() :].strip()
+    paragraph = " ".join(text.split("\n\n")[0].split())
     sentence = _SENTENCE_END.split(paragraph)[0]
     if len(sentence) <= _LONGEST_SENTENCE:
         return sentence

@@ -59,16 +59,25 @@ def test_the_language_reference_is_there(docs: dict[str, Doc]) -> None:
     assert "context manager" in docs["topic:with"].text
 
 
-def test_a_document_begins_with_what_it_is_part_of(docs: dict[str, Doc]) -> None:
-    assert docs["random.randint"].text.startswith(
-        "random randint. random: Random variable generators.\n\nReturn random integer"
-    )
+def test_a_document_says_what_it_is_part_of_after_its_first_paragraph(docs: dict[str, Doc]) -> None:
+    assert docs["random.randint"].text.startswith("Return random integer")
+    assert "random randint. random: Random variable generators." in docs["random.randint"].text
     method = docs["subprocess.Popen.communicate"].text
-    assert method.startswith("subprocess Popen communicate. Popen: Execute a child program")
-    assert "subprocess: Subprocesses with accessible I/O streams\n\nInteract with process" in method
-    assert docs["concurrent.futures.as_completed"].text.startswith(
-        "concurrent futures as completed."
-    )
+    assert method.startswith("Interact with process")
+    assert "\n\nsubprocess Popen communicate. Popen: Execute a child program" in method
+    assert "subprocess: Subprocesses with accessible I/O streams\n\n" in method
+    assert "\n\nconcurrent futures as completed." in docs["concurrent.futures.as_completed"].text
+
+
+def test_modules_and_classes_end_with_what_their_members_do(docs: dict[str, Doc]) -> None:
+    assert "randint: Return random integer" in docs["random"].text.split("\n\n")[-1]
+    assert "communicate: Interact with process" in docs["subprocess.Popen"].text
+    assert "lru_cache: Least-recently-used cache decorator." in docs["functools"].text
+
+
+def test_a_signature_is_no_sentence(docs: dict[str, Doc]) -> None:
+    """Docstrings of C code begin with one."""
+    assert "reduce: Apply a function of two arguments" in docs["functools"].text
 
 
 def test_names_are_those_users_import(docs: dict[str, Doc]) -> None:
