@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.io.model_folder import SavedModel, Usage
@@ -26,6 +25,7 @@ from glassrank.models.model import (
     TokenEmbeddings,
     check_score,
 )
+from glassrank.models.onnx_models import OnnxSession
 from glassrank.models.published_files import read_bytes, read_json, read_pooling
 
 if TYPE_CHECKING:

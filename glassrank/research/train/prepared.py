@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.io.model_folder import check_vocabulary
-from glassrank.models.passages import aggregate_passages
+from glassrank.rerank.candidates import aggregate_passages
 from glassrank.storage.mapped_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
