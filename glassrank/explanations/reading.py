@@ -16,9 +16,8 @@ from glassrank.models.doc_reader import join_title
 from glassrank.models.model import SubwordText, TokenBatch, make_batch
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
-from glassrank.text.encoder import WordPieceEncoder
 from glassrank.text.english import is_function_word
-from glassrank.text.published_tokenizer import PublishedTokenizer
+from glassrank.text.subwords import PublishedTokenizer, WordPieceEncoder
 from glassrank.types import Doc
 
 Span = tuple[int, int]

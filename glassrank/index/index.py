@@ -14,7 +14,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import FilterSpec
 from glassrank.index.methods import parse_method
-from glassrank.index.search import Method, TopK, drop_high_df_terms, run_method
+from glassrank.index.search import Method, TopK, check_k, drop_high_df_terms, run_method
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
 from glassrank.index.snippets import SnippetMaker, make_snippet
@@ -203,8 +203,7 @@ class Index:
         where: FilterSpec | None = None,
     ) -> list[TopK]:
         """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
-        if k < 1:
-            raise InputError(f"k must be a positive integer, not {k}")
+        check_k(k)
         snapshot = self._snapshot.with_filter(where)
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):

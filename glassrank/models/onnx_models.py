@@ -129,7 +129,7 @@ class OnnxModel(Model):
         self.weights = weights
         self.first_stage_weight: np.float32 | None = None
         self._session = OnnxSession(self.graph().serialize(), optimised=True)
-        self.scoring_heads()  # takes its weights
+        self._heads = self.scoring_heads()
 
     @classmethod
     def can_compute(cls, config: Any) -> bool:
@@ -199,7 +199,7 @@ class OnnxKernelModel(OnnxModel):
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
         """Without compiled code: to load it takes longer than to rank ten texts, and this is little
         beside encoding them. Text by text, so that a score does not depend on the others."""
-        kernels, (head,) = self.config.kernels, self.scoring_heads()
+        kernels, (head,) = self.config.kernels, self._heads
         scores = np.empty(len(doc.mask), np.float32)
         for row, length in enumerate(doc.mask.sum(1).astype(np.int64).tolist()):
             similarity = query.vectors[0] @ doc.vectors[row, :length].T  # (Q, D)
@@ -219,7 +219,7 @@ class OnnxKernelModel(OnnxModel):
             ],
             axis=2,
         )  # (B, Q, K)
-        (head,) = self.scoring_heads()
+        (head,) = self._heads
         weight = query.idf[..., None]  # (1, Q, 1)
         length = doc.mask.sum(1, dtype=np.float32)[:, None, None] + 1  # (B, 1, 1)
         log = head.log * (np.log(np.maximum(counts, np.float32(FLOOR))) * weight)  # (B, Q, K)

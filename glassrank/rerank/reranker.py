@@ -19,7 +19,7 @@ from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_
 from glassrank.rerank.candidates import aggregate_passages
 from glassrank.rerank.scheduler import CostModel
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import TextIds, WordEncoder
+from glassrank.text.words import TextIds, WordEncoder
 from glassrank.types import Doc, Ranking
 
 TOKENS_AT_ONCE = 4_096
