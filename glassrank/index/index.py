@@ -60,10 +60,8 @@ class Index:
         self._move_to(Snapshot.open(self.path, verify=verify, checked=checked))
 
     def _move_to(self, snapshot: Snapshot) -> None:
-        made_with, analyzer = (
-            snapshot.manifest.analyzer,
-            get_analyzer_by_name(snapshot.manifest.analyzer),
-        )
+        made_with = snapshot.manifest.analyzer
+        analyzer = get_analyzer_by_name(made_with)
         if analyzer.name != made_with:
             raise InputError(
                 f"{self.path} was made with the analyzer {made_with!r}, this version has "
