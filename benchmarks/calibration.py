@@ -37,9 +37,9 @@ from glassrank.corpus import (
 from glassrank.index import Index
 from glassrank.models.calibration import Calibration
 from glassrank.models.model import make_batch
-from glassrank.models.passages import aggregate_passages
 from glassrank.models.text_batches import batch_by_length
 from glassrank.rerank import Reranker
+from glassrank.rerank.candidates import aggregate_passages
 from glassrank.research.train.fit_calibration import (
     JudgedScores,
     concatenate,

@@ -37,10 +37,10 @@ from glassrank.backends.onnx_encoders import (
     row_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.index import Index
 from glassrank.models.io.load import load_named
+from glassrank.models.onnx_models import OnnxSession
 from glassrank.rerank import Reranker
 from glassrank.research.evaluate.evaluate import evaluate
 from glassrank.types import Run

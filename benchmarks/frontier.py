@@ -35,12 +35,12 @@ from glassrank_bench.measuring import Work, machine, medians_ms
 from glassrank_bench.workloads import passages, questions
 from numpy.typing import NDArray
 
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.backends.threads import num_threads
 from glassrank.corpus import read_qrels, read_run
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.models.io.load import published_graph
+from glassrank.models.onnx_models import OnnxSession
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate.budget_curve import Speed, evaluate_by_depth
 from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Variant, time_models

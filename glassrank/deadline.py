@@ -1,10 +1,13 @@
-"""Deadlines: work that is done in steps checks its deadline between them."""
+"""Budgets and deadlines: work that is done in steps checks its deadline between them."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
-from glassrank.errors import GlassrankError
+from glassrank.errors import GlassrankError, InputError
 
 Clock = Callable[[], float]
 """Returns milliseconds since a fixed moment."""
@@ -18,6 +21,15 @@ def now() -> float:
 def thread_time() -> float:
     """Milliseconds of CPU time of this thread."""
     return time.thread_time_ns() / 1e6
+
+
+def check_budget(budget_ms: Any) -> None:
+    """A budget is None, for no limit, or a number above 0."""
+    if budget_ms is None:
+        return
+    number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
+    if not number or math.isnan(budget_ms) or budget_ms <= 0:
+        raise InputError(f"the budget must be more than 0 milliseconds, not {budget_ms!r}")
 
 
 class LateError(GlassrankError):

@@ -31,7 +31,7 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Passages, resolve_folder
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import read_pretrained, rename_weights
-from glassrank.text.encoder import WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder
 from glassrank.types import Doc
 
 SHARED = Path(__file__).parents[3] / "shared/data"

@@ -128,7 +128,8 @@ def _answer(
             ranking = pipeline(text, k)
             console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
             show(pipeline.index, ranking)
-        command = f'{_program()} search {_shorten(path)} "split a string into words" --model fast'
+        program = "glassrank" if shutil.which("glassrank") else os.path.relpath(sys.argv[0])
+        command = f'{program} search {_shorten(path)} "split a string into words" --model fast'
         console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
         return stored
 
@@ -176,10 +177,6 @@ def _index(*, rebuild: bool, quiet: bool) -> Path:
         quiet=quiet,
     )
     return path
-
-
-def _program() -> str:
-    return "glassrank" if shutil.which("glassrank") else os.path.relpath(sys.argv[0])
 
 
 def _shorten(path: Path) -> str:

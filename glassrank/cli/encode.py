@@ -4,7 +4,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -71,8 +71,9 @@ def encode(
     path = None if name is None else store_folder(index, name)
     opened, saved = Index(index), load_for_inference(model, device)
     if ray is None:
+        options = {"dtype": dtype, "reuse": reuse, "leave_out": leave_out}
         report = encode_with_progress(
-            opened, saved, path, dtype, device, reuse, leave_out, graph, quiet=quiet
+            opened, saved, path, quiet=quiet, device=device, graph=graph, **options
         )
     else:
         from glassrank.cluster.building import Encoding
@@ -89,15 +90,11 @@ def encode_with_progress(
     index: "Index",
     saved: "SavedModel",
     path: Path | None = None,
-    dtype: str = "int8",
-    device: str = "cpu",
-    reuse: str = "s2",
-    leave_out: str = "",
-    graph: bool | None = None,
     *,
     quiet: bool,
+    **options: Any,
 ) -> "Report":
-    """Encode and show progress."""
+    """Encode and show progress; options are those of `encode_index`."""
     from glassrank.embeddings import encode_index
 
     def say_size(size: "Estimate") -> None:
@@ -105,9 +102,7 @@ def encode_with_progress(
 
     try:
         with console.show_encoding(quiet) as show:
-            return encode_index(
-                *(index, saved, path, dtype, show, device, reuse, leave_out, say_size, graph)
-            )
+            return encode_index(index, saved, path, progress=show, begins=say_size, **options)
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name
@@ -238,7 +233,7 @@ def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[
             index,
             saved,
             folder,
-            layout.dtype if layout.dtype in DTYPES else DEFAULT_DTYPE,
+            dtype=layout.dtype if layout.dtype in DTYPES else DEFAULT_DTYPE,
             reuse=layout.reuse or "s2",
             leave_out=layout.left_out,
             quiet=quiet,

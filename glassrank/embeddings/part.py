@@ -76,9 +76,8 @@ class Part:
         first, last = self.spans.T
         self._check("spans", bool((first >= 0).all() and (first <= last).all()))
         self._check("offsets", len(self.offsets) == record.passages + 1)
-        self._check(
-            "offsets", is_partition(self.offsets, record.rows)
-        )  # compiled code relies on it
+        # Compiled code relies on it.
+        self._check("offsets", is_partition(self.offsets, record.rows))
         if verify:
             for name, array in arrays.items():
                 self._check(name, is_usable(array, layout.dtype))
@@ -171,16 +170,6 @@ class Located(NamedTuple):
     def first(self) -> NDArray[np.int64]:
         """The number of each one's first passage."""
         return self.part.passages.take(self.docs)
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """Where the rows of each one's first passage begin."""
-        return self.part.passage_rows(self.first)[0]
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """How many rows that has."""
-        return self.part.passage_rows(self.first)[1]
 
     @property
     def counts(self) -> NDArray[np.int64]:

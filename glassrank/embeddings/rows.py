@@ -137,18 +137,13 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
     check_range(float(np.abs(vectors).max(initial=0)), layout)
     full = np.zeros((len(vectors), layout.stride), np.float32)  # (T, S)
     full[:, : layout.width] = vectors
-    if layout.dtype == "int8":
+    if layout.dtype in SCALED:
         each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
-        values, scales = quantize_int8(each)
-        padded = np.zeros(full.shape, np.int8)
+        is_int8 = layout.dtype == "int8"
+        values, scales = quantize_int8(each) if is_int8 else quantize_int3(each)
+        padded: NDArray[Any] = np.zeros(full.shape, values.dtype)
         padded[:, : layout.width] = values.reshape(vectors.shape)
-        return {"vectors": padded, "scales": scales}
-    if layout.dtype == "int3":
-        each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
-        codes, scales = quantize_int3(each)
-        whole = np.zeros(full.shape, np.uint8)
-        whole[:, : layout.width] = codes.reshape(vectors.shape)
-        return {"vectors": pack_codes(whole), "scales": scales}
+        return {"vectors": padded if is_int8 else pack_codes(padded), "scales": scales}
     if layout.dtype == "bf16":
         return {"vectors": to_bfloat16(full)}
     return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}

@@ -16,9 +16,8 @@ from glassrank.models.doc_reader import join_title
 from glassrank.models.model import SubwordText, TokenBatch, make_batch
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
-from glassrank.text.encoder import WordPieceEncoder
 from glassrank.text.english import is_function_word
-from glassrank.text.published_tokenizer import PublishedTokenizer
+from glassrank.text.subwords import PublishedTokenizer, WordPieceEncoder
 from glassrank.types import Doc
 
 Span = tuple[int, int]
@@ -208,12 +207,6 @@ def read_subwords(
     return _make_reader(vocabulary, lowercase).read(text, longest, most_words)
 
 
-@lru_cache(maxsize=4)
-def _make_reader(vocabulary: tuple[str, ...], lowercase: bool) -> "SubwordReader":
-    """Cached: making one takes as long as reading hundreds of texts."""
-    return SubwordReader(vocabulary, lowercase)
-
-
 class SubwordReader(WordPieceEncoder):
     """An encoder that also returns the places of subwords in the text."""
 
@@ -241,6 +234,10 @@ class SubwordReader(WordPieceEncoder):
             origins, joined = joined_origins(text, kept), " ".join(kept)
         subwords = self._tokenizer.encode(joined, add_special_tokens=False)
         return _separate([_find_origin(span, origins) for span in subwords.offsets], text)
+
+
+_make_reader = lru_cache(maxsize=4)(SubwordReader)
+"""Making one takes as long as reading hundreds of texts."""
 
 
 def _find_origin(span: Span, origins: Sequence[int | None]) -> Span | None:

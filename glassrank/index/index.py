@@ -14,7 +14,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import FilterSpec
 from glassrank.index.methods import parse_method
-from glassrank.index.search import Method, TopK, drop_high_df_terms, run_method
+from glassrank.index.search import Method, TopK, check_k, drop_high_df_terms, run_method
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
 from glassrank.index.snippets import SnippetMaker, make_snippet
@@ -60,17 +60,16 @@ class Index:
         self._move_to(Snapshot.open(self.path, verify=verify, checked=checked))
 
     def _move_to(self, snapshot: Snapshot) -> None:
-        made_with, analyzer = (
-            snapshot.manifest.analyzer,
-            get_analyzer_by_name(snapshot.manifest.analyzer),
-        )
+        made_with = snapshot.manifest.analyzer
+        analyzer = get_analyzer_by_name(made_with)
         if analyzer.name != made_with:
             raise InputError(
                 f"{self.path} was made with the analyzer {made_with!r}, this version has "
                 f"{analyzer.name!r}; build the index again",
                 code="wrong_version",
             )
-        self._snapshot, self._analyzer = snapshot, analyzer
+        self.snapshot = snapshot  # what was opened last
+        self.analyzer: Analyzer = analyzer  # of its documents and queries
 
     @classmethod
     def from_snapshot(cls, path: str | Path, snapshot: Snapshot) -> "Index":
@@ -140,9 +139,9 @@ class Index:
         Running searches finish on the state they began with.
         """
         with wrap_os_errors(f"read the index {self.path}"):
-            if read_manifest(self.path).state == self._snapshot.manifest.state:
+            if read_manifest(self.path).state == self.snapshot.manifest.state:
                 return False
-        self._move_to(Snapshot.open(self.path, verify=verify, checked=self._snapshot.records))
+        self._move_to(Snapshot.open(self.path, verify=verify, checked=self.snapshot.records))
         return True
 
     def search(
@@ -203,22 +202,21 @@ class Index:
         where: FilterSpec | None = None,
     ) -> list[TopK]:
         """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
-        if k < 1:
-            raise InputError(f"k must be a positive integer, not {k}")
-        snapshot = self._snapshot.with_filter(where)
+        check_k(k)
+        snapshot = self.snapshot.with_filter(where)
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):
-            terms = [self._analyzer(text) for text in queries]
+            terms = [self.analyzer(text) for text in queries]
         return self._search(snapshot, terms, k, parsed, threads, deadline)
 
     def terms(self, query: str) -> list[str]:
         """The analyzed terms of a query: stems, without stop words."""
-        return self._analyzer(query)
+        return self.analyzer(query)
 
     def dropped_terms(self, query: str) -> list[str]:
         """The terms that a search with a deadline leaves out because they are too frequent."""
-        terms = dict.fromkeys(self._analyzer(query), 1.0)
-        kept = drop_high_df_terms(self._snapshot, terms)
+        terms = dict.fromkeys(self.analyzer(query), 1.0)
+        kept = drop_high_df_terms(self.snapshot, terms)
         return [term for term in terms if term not in kept]
 
     def _search(
@@ -235,7 +233,7 @@ class Index:
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:
         """A stored document, with its whole text or the first `characters` of it."""
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         number = snapshot.find(doc_id)
         if number < 0:
             raise InputError(f"no document of {self.path} has the id {doc_id!r}", code="not_found")
@@ -243,15 +241,15 @@ class Index:
 
     def docs(self) -> Iterator[Doc]:
         """All live documents."""
-        return self._snapshot.docs()
+        return self.snapshot.docs()
 
     def snippets(self, query: str) -> SnippetMaker:
         """Makes the snippets of texts for a query."""
-        return SnippetMaker(query, self._analyzer)
+        return SnippetMaker(query, self.analyzer)
 
     def snippet_function(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
         """A function that makes the snippet of a hit from its text and passage."""
-        return partial(make_snippet, query, self._analyzer)
+        return partial(make_snippet, query, self.analyzer)
 
     def pin(self) -> "Index":
         """A copy that stays at the present state."""
@@ -260,33 +258,23 @@ class Index:
     @property
     def language(self) -> str:
         """The language of its documents: `en`, `de`, …, or `auto`."""
-        return self._analyzer.language
-
-    @property
-    def analyzer(self) -> Analyzer:
-        """The analyzer of its documents and queries."""
-        return self._analyzer
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The state of the index that was opened last."""
-        return self._snapshot
+        return self.analyzer.language
 
     @property
     def state(self) -> tuple[str, int]:
         """Differs between any two states of this index or any other."""
-        return self._snapshot.manifest.state
+        return self.snapshot.manifest.state
 
     @property
     def generation(self) -> int:
         """The number of changes to the index."""
-        return self._snapshot.manifest.generation
+        return self.snapshot.manifest.generation
 
     def __len__(self) -> int:
-        return self._snapshot.collection.docs
+        return self.snapshot.collection.docs
 
     def __contains__(self, doc_id: object) -> bool:
-        return isinstance(doc_id, str) and self._snapshot.find(doc_id) >= 0
+        return isinstance(doc_id, str) and self.snapshot.find(doc_id) >= 0
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}: {len(self)} documents)"

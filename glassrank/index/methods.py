@@ -13,7 +13,7 @@ from glassrank.index.scoring import BM25, QL
 from glassrank.index.search import RM3, Method
 
 _BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
-_NAMES = ("bm25", "ql", "bm25+rm3", "ql+rm3")
+METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 _MAX_CHARS = 200
 _RANGES = {
     "k1": (0, 1000),
@@ -93,8 +93,8 @@ def _parse_part(text: str, part: str) -> tuple[str, str]:
 
 
 def _unknown_method(text: str) -> InputError:
-    near = difflib.get_close_matches(text.lower(), _NAMES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_NAMES)}"
+    near = difflib.get_close_matches(text.lower(), METHODS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
     return InputError(f"unknown method {text!r}; {hint}")
 
 

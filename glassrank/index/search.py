@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isinf
-from typing import NamedTuple
+from operator import index
+from typing import Any, NamedTuple
 
 import numpy as np
 import regex
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.compiled import is_worth_compiling
 from glassrank.deadline import NEVER, Deadline
+from glassrank.errors import InputError, describe_type
 from glassrank.index.packed_postings import NUMPY_COST, unpack_postings_numpy
 from glassrank.index.scoring import (
     BM25,
@@ -67,6 +69,22 @@ class TopK(NamedTuple):
 
 
 BY_TERMS, BY_VECTOR, BY_NEIGHBOUR = 1, 2, 4
+
+
+def check_query(query: Any) -> None:
+    """A query is a text, which may be empty."""
+    if not isinstance(query, str):
+        raise InputError(f"the query must be a text, not {describe_type(query)}")
+
+
+def check_k(k: Any) -> None:
+    """k is a positive integer."""
+    try:
+        whole = 0 if isinstance(k, bool) else index(k)
+    except TypeError:
+        whole = 0
+    if whole < 1:
+        raise InputError(f"k must be a positive integer, not {k!r}")
 
 
 def search(

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.io.model_folder import Passages
-from glassrank.text.encoder import MAX_TEXT_CHARS, TextEncoder, TextIds
-from glassrank.text.word_splitting import split_words
+from glassrank.text.words import MAX_TEXT_CHARS, TextEncoder, TextIds, split_words
 from glassrank.types import Doc
 
 Sizes = Callable[[Sequence[str]], NDArray[np.int64]]

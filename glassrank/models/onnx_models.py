@@ -6,8 +6,9 @@ It takes texts one by one, so that each has the same vectors in any batch.
 """
 
 import math
+import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,8 @@ from glassrank.backends.onnx_encoders import (
     float_linear,
 )
 from glassrank.backends.onnx_file import Graph
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import NEVER, Deadline
-from glassrank.errors import InputError
+from glassrank.errors import InputError, sanitize
 from glassrank.models.late_interaction import (
     KERNEL_BERT,
     MAXSIM,
@@ -39,7 +39,53 @@ from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
 
 Array = NDArray[Any]
 _ROWS_AT_ONCE = 1 << 14
+_FATAL = 4  # log level: the library prints only fatal errors, since others are raised too
 _EPSILON = 1e-6  # of TK's layers
+
+
+class OnnxSession:
+    """A graph that ONNX Runtime computes in the calling thread: inputs by name in, outputs in the
+    order of `outputs` out. One thread computes one text, and several threads may call at once: a
+    text gives the same bytes however many there are."""
+
+    def __init__(self, graph: bytes, *, optimised: bool = False, threads: int = 1) -> None:
+        """`optimised` graphs are not optimised again, which takes most of the opening time."""
+        # From 1.29 on the library uploads telemetry and keeps a device id, unless this is set
+        # before it is imported.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = _FATAL
+        if optimised:
+            levels = onnxruntime.GraphOptimizationLevel
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL
+        try:
+            session = onnxruntime.InferenceSession(
+                graph, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the library has a class for each kind, and no common one
+            raise InputError(f"ONNX Runtime cannot open this graph: {_reason(error)}") from None
+        self._session: Any = session
+        self.inputs = {value.name: value for value in session.get_inputs()}
+        self.outputs = {value.name: value for value in session.get_outputs()}
+
+    def run(
+        self, inputs: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None
+    ) -> list[NDArray[np.float32]]:
+        """The named outputs, or all."""
+        try:
+            made: list[NDArray[np.float32]] = self._session.run(outputs, inputs)
+        except Exception as error:
+            raise InputError(
+                f"ONNX Runtime could not compute this text: {_reason(error)}"
+            ) from None
+        return made
+
+
+def _reason(error: Exception) -> str:
+    return sanitize(" ".join(str(error).split()))[:300]
 
 
 class StoredTable:
@@ -83,7 +129,7 @@ class OnnxModel(Model):
         self.weights = weights
         self.first_stage_weight: np.float32 | None = None
         self._session = OnnxSession(self.graph().serialize(), optimised=True)
-        self.scoring_heads()  # takes its weights
+        self._heads = self.scoring_heads()
 
     @classmethod
     def can_compute(cls, config: Any) -> bool:
@@ -153,7 +199,7 @@ class OnnxKernelModel(OnnxModel):
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
         """Without compiled code: to load it takes longer than to rank ten texts, and this is little
         beside encoding them. Text by text, so that a score does not depend on the others."""
-        kernels, (head,) = self.config.kernels, self.scoring_heads()
+        kernels, (head,) = self.config.kernels, self._heads
         scores = np.empty(len(doc.mask), np.float32)
         for row, length in enumerate(doc.mask.sum(1).astype(np.int64).tolist()):
             similarity = query.vectors[0] @ doc.vectors[row, :length].T  # (Q, D)
@@ -173,7 +219,7 @@ class OnnxKernelModel(OnnxModel):
             ],
             axis=2,
         )  # (B, Q, K)
-        (head,) = self.scoring_heads()
+        (head,) = self._heads
         weight = query.idf[..., None]  # (1, Q, 1)
         length = doc.mask.sum(1, dtype=np.float32)[:, None, None] + 1  # (B, 1, 1)
         log = head.log * (np.log(np.maximum(counts, np.float32(FLOOR))) * weight)  # (B, Q, K)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.io.model_folder import SavedModel, Usage
@@ -26,10 +25,11 @@ from glassrank.models.model import (
     TokenEmbeddings,
     check_score,
 )
+from glassrank.models.onnx_models import OnnxSession
 from glassrank.models.published_files import read_bytes, read_json, read_pooling
 
 if TYPE_CHECKING:
-    from glassrank.text.published_tokenizer import PublishedTokenizer
+    from glassrank.text.subwords import PublishedTokenizer
 
 GRAPHS = (
     *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
@@ -248,7 +248,7 @@ def find_graph(folder: Path) -> str | None:
 def load_published(folder: Path, graph: str) -> SavedModel:
     """Loads the model of a folder. Nothing of it is run but the graph."""
     # A machine that only trains may not have the tokenizer's packages.
-    from glassrank.text.published_tokenizer import PublishedTokenizer
+    from glassrank.text.subwords import PublishedTokenizer
 
     with (
         wrap_os_errors(f"read {folder}"),

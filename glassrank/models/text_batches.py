@@ -13,13 +13,9 @@ from glassrank.models.doc_reader import PassageReader
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.model import Model, TokenEmbeddings
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import (
-    SubwordVocabulary,
-    TextEncoder,
-    WordEncoder,
-    WordPieceEncoder,
-)
 from glassrank.text.english import is_function_word
+from glassrank.text.subwords import WordPieceEncoder
+from glassrank.text.words import SubwordVocabulary, TextEncoder, WordEncoder
 
 Result = TypeVar("Result")
 

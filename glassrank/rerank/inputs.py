@@ -1,12 +1,8 @@
-"""Checks and converts the arguments of `rank` and of a pipeline, and warns of what a user may not
-expect."""
+"""Converts lists of texts, ids and scores, and warns of what a user may not expect."""
 
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
-from numbers import Real
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -77,12 +73,6 @@ def as_ids(ids: Iterable[Any] | None, count: int) -> list[Any]:
     return given
 
 
-def check_query(query: Any) -> None:
-    """A query is a text, which may be empty."""
-    if not isinstance(query, str):
-        raise InputError(f"the query must be a text, not {describe_type(query)}")
-
-
 def check_not_empty(query: str) -> None:
     """A list of texts cannot be ranked by an empty query."""
     if not query.strip():
@@ -104,40 +94,23 @@ def as_scores(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] |
     return given if len(np.unique(given)) > 1 else None
 
 
-def check_k(k: Any) -> None:
-    """k is a positive integer."""
-    try:
-        whole = 0 if isinstance(k, bool) else index(k)
-    except TypeError:
-        whole = 0
-    if whole < 1:
-        raise InputError(f"k must be a positive integer, not {k!r}")
-
-
-def check_budget(budget_ms: Any) -> None:
-    """A budget is None, for no limit, or a number above 0."""
-    if budget_ms is None:
-        return
-    number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
-    if not number or math.isnan(budget_ms) or budget_ms <= 0:
-        raise InputError(f"the budget must be more than 0 milliseconds, not {budget_ms!r}")
-
-
-def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None) -> None:
+def warn_of_nothing_reached(budget_ms: float) -> None:
     """Warns once for each calling line."""
-    if ranking.cut_short and not ranking.depth and budget_ms is not None:
-        warnings.warn(
-            f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the first stage's; "
-            "give a larger budget",
-            BudgetWarning,
-            stacklevel=_level_of_user(),
-        )
+    warnings.warn(
+        f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the first stage's; "
+        "give a larger budget",
+        BudgetWarning,
+        stacklevel=_level_of_user(),
+    )
 
 
 def warn_if_few_reached(ranking: Ranking, budget_ms: float | None) -> None:
-    """Warns also when less than a tenth of a list was re-ranked."""
-    warn_if_nothing_reached(ranking, budget_ms)
-    if budget_ms is not None and 0 < ranking.depth < _FEW_SHARE * ranking.found:
+    """Warns when nothing, or less than a tenth of a list, was re-ranked."""
+    if budget_ms is None:
+        return
+    if ranking.cut_short and not ranking.depth:
+        warn_of_nothing_reached(budget_ms)
+    if 0 < ranking.depth < _FEW_SHARE * ranking.found:
         warnings.warn(
             f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
             "keep the first stage's order; give a larger budget or fewer texts, or index and "

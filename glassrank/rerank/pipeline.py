@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import use_compiled_code
-from glassrank.deadline import NEVER, Clock, Deadline, now
+from glassrank.deadline import NEVER, Clock, Deadline, check_budget, now
 from glassrank.embeddings import Store
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.index.filters import FilterSpec
 from glassrank.index.first_stage import FirstStage, retrieve
 from glassrank.index.methods import method_name
-from glassrank.index.search import BY_TERMS, Method, TopK
+from glassrank.index.search import BY_TERMS, Method, TopK, check_k, check_query
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.cascade import Cascade, EncodedQuery
@@ -28,13 +28,7 @@ from glassrank.rerank.hybrid import (
     found_by_names,
     fuse,
 )
-from glassrank.rerank.inputs import (
-    check_budget,
-    check_k,
-    check_query,
-    warn_if_index_is_foreign,
-    warn_if_nothing_reached,
-)
+from glassrank.rerank.inputs import warn_if_index_is_foreign, warn_of_nothing_reached
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
@@ -221,7 +215,9 @@ class Pipeline:
             *_, final = self.stream(
                 query, k, deadline=deadline, method=method, first=False, where=where
             )
-        warn_if_nothing_reached(final, budget_ms or self.budget_ms)
+        budget_ms = budget_ms or self.budget_ms
+        if budget_ms is not None and final.cut_short and not final.depth:
+            warn_of_nothing_reached(budget_ms)
         return final
 
     async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock, Deadline, LateError, now
+from glassrank.deadline import Clock, Deadline, LateError, check_budget, now
 from glassrank.errors import InputError, describe_type
 from glassrank.index.first_stage import DocSource, FirstStage, call_by_deadline, retrieve_ids
 from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, snippet_function
-from glassrank.index.search import TopK
+from glassrank.index.search import TopK, check_k, check_query
 from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
@@ -22,10 +22,7 @@ from glassrank.rerank.inputs import (
     as_docs,
     as_ids,
     as_scores,
-    check_budget,
-    check_k,
     check_not_empty,
-    check_query,
     warn_if_few_reached,
 )
 from glassrank.rerank.reranker import Reranker

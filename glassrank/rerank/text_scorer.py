@@ -13,7 +13,7 @@ from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import PassageList
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import CostModel
-from glassrank.text.encoder import MAX_TEXT_CHARS
+from glassrank.text.words import MAX_TEXT_CHARS
 from glassrank.types import Doc
 
 MAX_CHUNK = 16_384.0

@@ -48,9 +48,7 @@ def judge(
     """Asks for a label of every pair that has none in the file `out`, and writes each at once.
     Returns how many were given. `ask` shows a pair and returns a key."""
     qrels: Qrels = read_qrels(out) if out.exists() and out.stat().st_size else {}
-    given: list[
-        tuple[PooledDoc, bool]
-    ] = []  # the pairs that were shown, and whether they have a label
+    given: list[tuple[PooledDoc, bool]] = []  # shown, and whether it has a label
     pairs = _list_pairs(pipelines, queries, qrels, depth)
     again: list[PooledDoc] = []
     while (pair := again.pop() if again else next(pairs, None)) is not None:

@@ -21,9 +21,10 @@ from starlette.types import ASGIApp
 from glassrank import __version__
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
+from glassrank.index.methods import METHODS
 from glassrank.rerank import Pipeline
 from glassrank.serve.error_responses import HANDLERS, HttpError
-from glassrank.serve.loaded import METHODS, NO_MODEL, IndexReloader
+from glassrank.serve.loaded import NO_MODEL, IndexReloader
 from glassrank.serve.middleware import Endpoint, RequestMiddleware
 from glassrank.serve.options import Options
 from glassrank.serve.reranking import TextsReranker

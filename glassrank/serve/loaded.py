@@ -17,6 +17,7 @@ from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores
 from glassrank.errors import DiskError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
+from glassrank.index.methods import METHODS
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import read_manifest
 from glassrank.rerank import Pipeline, Reranker, warm_up
@@ -25,7 +26,6 @@ from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_pipeline import LIST_MODELS
 from glassrank.serve.options import Options
 
-METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
 """The model name of a request that asks for the first stage alone."""
 

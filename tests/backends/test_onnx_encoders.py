@@ -25,11 +25,10 @@ from glassrank.backends.onnx_encoders import (
     row_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError
 from glassrank.models.late_interaction import ContextualConfig, sinusoidal_positions
-from glassrank.models.onnx_models import add_contextual
+from glassrank.models.onnx_models import OnnxSession, add_contextual
 from glassrank.research.papers.contextual import ContextualLayers
 
 SMALL = EncoderConfig(vocabulary=30, size=24, layers=2, heads=4, feed_forward=40, positions=20)

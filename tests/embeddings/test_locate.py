@@ -36,7 +36,7 @@ def test_every_candidate_is_found_once(index: Index, store: Store, numbers: list
     snapshot = index.snapshot
     places = []
     for located in store.locate(snapshot, np.array(numbers, np.int64)):
-        columns = (located.which, located.starts, located.lengths)
+        columns = (located.which, *located.part.passage_rows(located.first))
         for which, start, length in zip(*(column.tolist() for column in columns), strict=True):
             segment, local = snapshot.locate(numbers[which])
             part = store.part(segment.record.name)

@@ -27,7 +27,7 @@ from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
-from glassrank.text.encoder import WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder
 from glassrank.types import Doc
 
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)

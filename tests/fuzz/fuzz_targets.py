@@ -290,7 +290,7 @@ def use_store(folder: Path) -> None:
     index, saved = Index(folder / "index"), load_model(folder / "model")
     store = Store.open(folder / "store", saved.model, index.snapshot)
     for found in store.locate(index.snapshot, np.arange(len(index))):
-        store.read_embeddings(found.part, found.starts, found.lengths)
+        store.read_embeddings(found.part, *found.part.passage_rows(found.first))
 
 
 FOLDERS = {

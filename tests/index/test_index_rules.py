@@ -36,6 +36,12 @@ def test_titles_are_searched_too(tmp_path: Path) -> None:
     assert [hit.doc_id for hit in index.search("zebras")] == ["a"]
 
 
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_k_is_a_positive_integer(index: Index, k: int) -> None:
+    with pytest.raises(InputError, match=f"k must be a positive integer, not {k}"):
+        index.search("cat", k)
+
+
 def test_an_unknown_document_is_named(index: Index) -> None:
     assert "nobody" not in index
     assert 7 not in index

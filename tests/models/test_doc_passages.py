@@ -14,7 +14,8 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, find_sentence_ends, split_passages
 from glassrank.models.io.model_folder import Passages
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import TextEncoder, WordEncoder, WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder
+from glassrank.text.words import TextEncoder, WordEncoder
 from glassrank.types import Doc
 
 ROOM = np.array([10])

@@ -196,7 +196,7 @@ def test_stores_of_both_are_alike(folder: Path, tmp_path: Path) -> None:
             store = Pipeline(index, served, store=_opened(path, served), calibrate=False).store
             assert store is not None
             (located,) = store.locate(index.snapshot, numbers)
-            words = store.read_embeddings(located.part, located.starts, located.lengths)
+            words = store.read_embeddings(located.part, *located.part.passage_rows(located.first))
             vectors.append(np.asarray(words.vectors))
         off = np.abs(vectors[0] - vectors[1]).max()
         assert off <= (0 if dtype == "float32" else 0.06), dtype

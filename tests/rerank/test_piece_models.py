@@ -15,7 +15,7 @@ from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.text_batches import make_text_encoder
 from glassrank.rerank import CostModel, Pipeline, Reranker, stored_scorer
 from glassrank.research.papers.ensemble import Ensemble
-from glassrank.text.encoder import WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))
 from small_mores import PIECES, USAGE, small_bert, small_index, small_mores

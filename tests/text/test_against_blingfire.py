@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from glassrank.text.word_splitting import split_words
+from glassrank.text.words import split_words
 
 with warnings.catch_warnings():  # an invalid escape in a docstring of it
     warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ from glassrank.text.analysis import (
     _words_of,
     split_unicode_words,
 )
-from glassrank.text.encoder import MAX_TEXT_CHARS, WordEncoder
+from glassrank.text.words import MAX_TEXT_CHARS, WordEncoder
 
 VOCABULARY = Vocabulary(["cat", "mat"])
 LYING = "vector files whose numbers lie", "refused before anything is allocated"

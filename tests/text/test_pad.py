@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.text import pad
-from glassrank.text.encoder import PADDING
+from glassrank.text.words import PADDING
 
 rows = st.lists(st.lists(st.integers(1, 9), max_size=6), max_size=5)
 

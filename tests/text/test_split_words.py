@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.text import split_words
-from glassrank.text.word_splitting import LONGEST_WORD, _cache, split_by_rules
+from glassrank.text.words import LONGEST_WORD, _cache, split_by_rules
 
 BLINGFIRES = {
     "cannot": "can not",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from glassrank.errors import InputError
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import PADDING, UNKNOWN
+from glassrank.text.words import PADDING, UNKNOWN
 
 # What `split_words` can give: no white space. Other Unicode line breaks must not split a file.
 words = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), min_size=1, max_size=8)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder, WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder
+from glassrank.text.words import TextEncoder, Vocabulary, WordEncoder
 
 pytest.importorskip("tokenizers")
 PIECES = "[PAD] [UNK] [CLS] [SEP] read ##ing a csv - file ? [ ] sep cls the caf ##e Read".split()

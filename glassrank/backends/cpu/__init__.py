@@ -36,12 +36,7 @@ def rows_at_once() -> int:
     """How many sums of sixteen float32 (see `simd`) stay in registers, beside what is added to
     them: eight, so that none waits for the one before it, where each is one register; where it
     takes several, four do not wait, and eight would not fit."""
-    return 8 if wide_registers() else 4
-
-
-def wide_registers() -> bool:
-    """Whether there are 32 registers of sixteen float32."""
-    return has("avx512f")
+    return 8 if has("avx512f") else 4  # which has 32 registers of sixteen float32
 
 
 def _names() -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from glassrank.storage.atomic_folders import ChecksummedFiles
 from glassrank.storage.checksummed_json import parse_json
 
 if TYPE_CHECKING:
-    from glassrank.text.published_tokenizer import PublishedTokenizer
+    from glassrank.text.subwords import PublishedTokenizer
 
 _MOST_PASSAGES = 10_000
 

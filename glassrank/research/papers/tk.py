@@ -164,7 +164,8 @@ class TKWindowed(ContextualRanker):
             if self.config.authors_padding:
                 values = padded
             counts = torch.unflatten(padded, 2, (-1, size)).sum(3)  # (B, Q, W, K)
-            by_window = self._window_scores(counts, number)  # (B, W)
+            sums = log_counts(counts).sum(1)  # over query words
+            by_window = (sums * self.kernel_weights[number]).sum(-1)  # (B, W)
             ranked, strength = self._sorted(by_window, number)  # both (B, W')
             scores.append((ranked * self.rank_weights[number]).sum(-1))  # (B,)
             windows[f"windows_{size}"] = strength
@@ -176,10 +177,6 @@ class TKWindowed(ContextualRanker):
         """Pad to a multiple of the window."""
         missing = -length % size
         return size if self.config.authors_padding and missing == 0 else missing
-
-    def _window_scores(self, counts: Tensor, number: int) -> Tensor:
-        """Sum of log counts over query words and kernels."""
-        return (log_counts(counts).sum(1) * self.kernel_weights[number]).sum(-1)  # (B, W)
 
     def _sorted(self, scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """Strengths of the windows, strongest first, as many as there are weights."""

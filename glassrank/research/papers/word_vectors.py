@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
+from glassrank.text.words import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
 """The number of ids before the first word."""

@@ -86,11 +86,7 @@ def select_models(
     removed = {usage.remove_stop_words for usage in usages}
     if len(removed) > 1:
         raise InputError("some models remove stop words and others do not; give models of one kind")
-
-    def at_full_depth(scores: NDArray[np.float64]) -> float:
-        return float(by_depth(scores).mean[-1])
-
-    selection = select(scores, at_full_depth)
+    selection = select(scores, lambda scores: float(by_depth(scores).mean[-1]))
     for number, folder in enumerate(folders):
         kept = "kept" if number in selection.chosen else "left out"
         say(f"{folder}: {measure} {selection.alone[number]:.4f} on dev queries, {kept}")

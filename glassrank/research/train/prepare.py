@@ -22,7 +22,7 @@ from glassrank.research.train.texts import load_tokenizer
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
 from glassrank.settings import to_plain
 from glassrank.storage.mapped_arrays import Ragged
-from glassrank.text.encoder import UNKNOWN, Vocabulary
+from glassrank.text.words import UNKNOWN, Vocabulary
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """Turns split texts into token ids, cut to a length."""

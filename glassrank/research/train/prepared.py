@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.io.model_folder import check_vocabulary
-from glassrank.models.passages import aggregate_passages
 from glassrank.storage.mapped_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
@@ -79,15 +78,6 @@ class PassageOffsets:
         places = np.repeat(np.arange(len(docs)), count)
         within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
         return first[places] + within, places
-
-    def aggregate(
-        self,
-        values: NDArray[np.float32],
-        places: NDArray[np.int64],
-        shares: NDArray[np.float32],
-    ) -> NDArray[np.float32]:  # (docs,)
-        """Scores of documents from those of passages; `shares` are the first stage's parts."""
-        return aggregate_passages(values, places, shares, self.best, self.first).scores
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from glassrank.research.train.config_files import find_model_class
 from glassrank.research.train.prepared import PassageOffsets
 from glassrank.settings import from_plain
 from glassrank.text import split_words
-from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder, WordPieceEncoder
 from glassrank.text.english import remove_function_words
+from glassrank.text.subwords import WordPieceEncoder
+from glassrank.text.words import TextEncoder, Vocabulary, WordEncoder
 from glassrank.types import Doc
 
 _SEPARATOR = "\n"  # words have no white space

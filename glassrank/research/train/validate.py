@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from glassrank.models import Ranker
 from glassrank.models.io.model_folder import Usage
 from glassrank.progress import say_progress
+from glassrank.rerank.candidates import aggregate_passages
 from glassrank.research.evaluate import DepthCurve, evaluate, evaluate_at_depths
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
@@ -85,7 +86,8 @@ def score_candidates(
         return scores
     weight = model.first_stage_weight
     shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
-    return split.passages.aggregate(scores, candidates, shares)
+    best, first = split.passages.best, split.passages.first
+    return aggregate_passages(scores, candidates, shares, best, first).scores
 
 
 def _choose_batch_size(longest_doc: int) -> int:

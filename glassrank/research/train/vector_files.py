@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.research.papers.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 from glassrank.storage.files import max_content_bytes, open_bytes, read_lines
-from glassrank.text.encoder import UNKNOWN, Vocabulary
+from glassrank.text.words import UNKNOWN, Vocabulary
 
 FASTTEXT_BEGINS = struct.pack("<i", 793712314)
 MAX_VALUES = 1 << 14

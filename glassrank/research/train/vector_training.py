@@ -18,7 +18,7 @@ from glassrank.models.published_files import check_folder
 from glassrank.progress import say_progress
 from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors
 from glassrank.research.train.vector_files import from_gensim
-from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
+from glassrank.text.words import PADDING, UNKNOWN, Vocabulary
 
 Encode = Callable[[list[str]], NDArray[Any]]
 """Texts to vectors (N, F)."""

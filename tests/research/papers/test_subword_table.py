@@ -28,7 +28,7 @@ from glassrank.research.train.prepared_folders import load_prepared, save_prepar
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts
 from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import UNKNOWN, SubwordVocabulary
+from glassrank.text.words import UNKNOWN, SubwordVocabulary
 
 SIZE, BUCKETS = 5, 7
 letters = st.text("abcü", min_size=1, max_size=6)
@@ -187,7 +187,7 @@ def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> No
 
 
 def test_unseen_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.text.encoder._MAX_UNSEEN", 3)
+    monkeypatch.setattr("glassrank.text.words._MAX_UNSEEN", 3)
     table = table_of(vectors_of(["abca"]), Vocabulary(["abca"]))
     vocabulary = SubwordVocabulary(["abca"], [table])
     assert vocabulary.ids(["bbb", "abca", "bbb", "ccc"]).tolist() == [3, 2, 3, 4]

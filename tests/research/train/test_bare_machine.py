@@ -9,7 +9,7 @@ import pytest
 
 import glassrank
 from glassrank.models.io.model_folder import SPECIAL_SUBWORDS, SPECIAL_WORDS
-from glassrank.text import Vocabulary, encoder
+from glassrank.text import Vocabulary, subwords
 
 PACKAGES = (
     *("regex", "numba", "tokenizers", "transformers", "scipy", "pydantic", "typer"),
@@ -40,4 +40,4 @@ def test_it_needs_nothing_else_and_loads_models_without_torchs_compiler() -> Non
 
 def test_special_words_are_those_of_the_encoders() -> None:
     assert Vocabulary([]).words == SPECIAL_WORDS
-    assert encoder._SPECIAL_TOKENS == SPECIAL_SUBWORDS
+    assert subwords._SPECIAL_TOKENS == SPECIAL_SUBWORDS

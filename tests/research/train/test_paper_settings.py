@@ -16,7 +16,7 @@ from glassrank.research.train.config_files import read_config
 from glassrank.research.train.prepare import _make_vectors
 from glassrank.research.train.training_texts import read_collections
 from glassrank.research.train.vector_training import train_word2vec
-from glassrank.text.encoder import Vocabulary
+from glassrank.text.words import Vocabulary
 
 ROOT = Path(__file__).parents[3]
 PAPERS = (ROOT / "docs" / "papers.md").read_text("utf-8")

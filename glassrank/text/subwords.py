@@ -1,5 +1,6 @@
-"""The tokenizer of a published model, from its `tokenizer.json`: WordPiece, BPE or Unigram. Special
-tokens come from the tokenizer itself: no name of one is needed here.
+"""Encodes texts as the ids of subwords: WordPiece for a BERT, or what the `tokenizer.json` of a
+published model says, which may be BPE or Unigram, too. A text that contains "[SEP]" does not become
+a special token: only this module adds those.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, encode_subwords
+from glassrank.text.words import PADDING, TextIds, limit_text, split_words
+
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+class WordPieceEncoder:
+    """Encodes texts as WordPiece subwords. `vocabulary` has them by id, as BERT's `vocab.txt`."""
+
+    def __init__(self, vocabulary: Sequence[str], lowercase: bool = True) -> None:
+        numbers = {token: number for number, token in enumerate(vocabulary)}
+        missing = [token for token in _SPECIAL_TOKENS if token not in numbers]
+        if missing or numbers["[PAD]"] != PADDING:
+            raise InputError(
+                "expected the vocabulary of a BERT, with [PAD] first and [UNK], [CLS] and [SEP] "
+                + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
+            )
+        self.vocabulary = tuple(vocabulary)
+        self._around = [numbers["[CLS]"]], [numbers["[SEP]"]]
+        self._tokenizer = _tokenizer(numbers, lowercase)
+
+    def encode(
+        self, texts: Sequence[str], longest: int, most_words: int | None = None
+    ) -> list[TextIds]:
+        """`longest` counts [CLS] and [SEP]; `most_words` truncates first, as in the TK paper."""
+        if longest < 2:
+            raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
+        return encode_subwords(self._tokenizer, texts, self._around, longest, most_words)
+
+
+def encode_subwords(
+    tokenizer: Any,
+    texts: Sequence[str],
+    around: tuple[Sequence[int], Sequence[int]],
+    longest: int,
+    most_words: int | None,
+) -> list[TextIds]:
+    """At most `longest` ids of each text, with the special tokens that stand `around` it."""
+    before, after = around
+    room = max(0, longest - len(before) - len(after))
+    kept, cut_words = [], []
+    for text in texts:
+        read, cut = limit_text(text)
+        # Half a surrogate pair, as in broken JSON, has no UTF-8 form.
+        read = read.encode("utf-8", "replace").decode()
+        if most_words is not None:
+            words = split_words(read)
+            read, cut = " ".join(words[:most_words]), cut + max(0, len(words) - most_words)
+        kept.append(read)
+        cut_words.append(cut)
+    return [
+        TextIds(
+            np.array([*before, *encoded.ids[:room], *after], np.int32),
+            cut,
+            max(0, len(encoded.ids) - room),
+        )
+        for encoded, cut in zip(
+            tokenizer.encode_batch(kept, add_special_tokens=False), cut_words, strict=True
+        )
+    ]
+
+
+def _tokenizer(numbers: dict[str, int], lowercase: bool) -> Any:
+    """A tokenizer without special tokens, which it would find in texts."""
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    except ImportError:
+        raise InputError(
+            "WordPiece needs the package tokenizers; pip install tokenizers", code="missing_package"
+        ) from None
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
 
 Ids = NDArray[np.int64]
 
@@ -33,7 +107,7 @@ class Token(NamedTuple):
 
 
 class PublishedTokenizer:
-    """Encodes texts with the special tokens of the model."""
+    """Encodes texts with the special tokens of a published model: no name of one is needed."""
 
     def __init__(self, content: bytes) -> None:
         """`content` is a `tokenizer.json`."""
