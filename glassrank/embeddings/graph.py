@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from glassrank.backends.compiled import compiled
 from glassrank.backends.onnx_file import Graph
-from glassrank.backends.onnx_session import OnnxSession
 from glassrank.backends.threads import num_threads, run_parallel
 from glassrank.embeddings.manifest import GraphRecord
 from glassrank.embeddings.part import Part
 from glassrank.embeddings.writer import StoreWriter
 from glassrank.errors import CorruptError
+from glassrank.models.onnx_models import OnnxSession
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import ArrayWriter, open_array
