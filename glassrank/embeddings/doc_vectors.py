@@ -22,7 +22,7 @@ from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import ArrayWriter, as_readonly
 
 _DOCS_AT_ONCE = 1024
-_ROWS_PER_THREAD = 1 << 16
+_ROWS_PER_THREAD = 1 << 14
 """Fewer are searched sooner than a second thread wakes up."""
 _NO_MASK = np.empty(0, np.bool_)
 

@@ -37,6 +37,8 @@ from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
+_VECTOR_TRIALS = 3
+"""Searches by vectors that calibrate them; costs are nearer to the fastest of them."""
 
 
 class Pipeline:
@@ -274,8 +276,11 @@ class Pipeline:
         stage = self._dense_stage()
         if self.retrieval == "bm25" or stage is None or not query.strip():
             return None
-        if deadline.remaining() <= stage.least_ms():
+        left = deadline.remaining() - stage.least_ms()
+        if left <= 0:
             stage.query_cost.relax()
+            return None
+        if not self.scheduler.has_time_for_vectors(left, len(self.index)):
             return None
         began = self.scheduler.clock()
         embeddings = stage.reranker.encode_query(query)
@@ -297,8 +302,11 @@ class Pipeline:
             if encoded is None:
                 return by_terms._replace(found_by=np.full(len(by_terms.docs), BY_TERMS, np.uint8))
             filtered = self.index.snapshot.with_filter(where)
+            began = self.scheduler.clock()
             by_vector = encoded.stage.nearest(encoded.embeddings, k, filtered, deadline)
-            return fuse(by_terms, by_vector, k, dense=self.retrieval == "dense")
+            found = fuse(by_terms, by_vector, k, dense=self.retrieval == "dense")
+            self.scheduler.learn("vectors", len(self.index), self.scheduler.clock() - began)
+            return found
         if where is not None:
             raise InputError(
                 "an external first stage cannot filter; leave out where, or give a method of ours"
@@ -405,7 +413,8 @@ class Pipeline:
             ample = Deadline.after(_AMPLE_MS)  # queries have a deadline, too
             deepest = max(1, self.candidates)
             # A method of ours: an external first stage is not asked.
-            self.top_k(" ".join(words), deepest, method=self.method, deadline=ample)
+            for _ in range(1 if self.retrieval == "bm25" else _VECTOR_TRIALS):
+                self.top_k(" ".join(words), deepest, method=self.method, deadline=ample)
             if (near := self._neighbourhood(None)) is not None:
                 near.find(docs[:1])
         for stage in self.stages:

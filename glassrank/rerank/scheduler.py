@@ -135,9 +135,9 @@ class CostModel:
             self.base, self.rate = self._time / self._weight, 0.0
 
 
-Work = Literal["sending", "response", "snippets", "sorting", "bm25"]
+Work = Literal["sending", "response", "snippets", "sorting", "bm25", "vectors"]
 """Work besides encoding and scoring: sending a response, building one without its scoring, its
-titles and snippets, sorting hits, BM25 over a list of texts."""
+titles and snippets, sorting hits, BM25 over a list of texts, finding documents by vectors."""
 
 _RESPONSE_RESERVE, _MAX_RESPONSE_RESERVE = 0.06, 0.25
 """Shares of a request's budget: reserved for delays that nobody can predict, such as other
@@ -148,6 +148,8 @@ _MAX_SNIPPETS_SHARE = 0.5
 """Of a query's time, the most that is reserved for titles and snippets."""
 _LIST_BM25_SHARE = 0.6
 """Of a list's time, for ordering its texts by BM25 before models score them."""
+_VECTORS_SHARE = 0.5
+"""Of the time left when the query is encoded, for finding documents by vectors."""
 _BM25_MS_PER_CHARACTER = 5e-5
 """Until it is learned."""
 _SCORING_RESERVE, _MAX_SCORING_RESERVE_MS = 0.08, 5.0
@@ -216,6 +218,14 @@ class Scheduler:
         """How many characters of each text of a list BM25 may read, to leave time for models."""
         ms = _LIST_BM25_SHARE * max(0.0, deadline.remaining())
         return self._cost("bm25").size_within(ms) / max(1, texts)
+
+    def has_time_for_vectors(self, left: float, docs: int) -> bool:
+        """Whether a query that has so many milliseconds left compares so many vectors, too."""
+        cost = self._cost("vectors")
+        if cost.predict(docs) <= _VECTORS_SHARE * left:
+            return True
+        cost.relax()
+        return False
 
     def scoring_deadline(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored, to leave time for sorting them."""

@@ -1,6 +1,8 @@
 """Candidates by vectors and by terms: found as a plain search finds them, ranked as any others."""
 
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,3 +163,20 @@ def test_opening_runs_all_that_a_query_runs(
         )
     Pipeline(index, reranker)
     assert set(ran) == {"nearest", "neighbours"}
+
+
+def test_vectors_are_left_out_where_they_take_half_of_the_time(
+    index: Index, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a million documents, vectors take longer than BM25, whatever the budget is."""
+    nearest = Store.nearest
+
+    def slow(*arguments: Any) -> TopK:
+        sleep(0.06)
+        return nearest(*arguments)
+
+    monkeypatch.setattr(Store, "nearest", slow)
+    search = Pipeline(index, reranker)
+    in_time, at_leisure = search(QUERY, 50, budget_ms=60), search(QUERY, 50)
+    assert "dense" not in {name for hit in in_time for name in hit.found_by}
+    assert "dense" in {name for hit in at_leisure for name in hit.found_by}
