@@ -283,7 +283,7 @@ def print_table(name: str, systems: dict[str, Any], references: dict[str, Any]) 
             print(f"  {limit:>16}  {figures}  ({values['p50 ms']:.1f}, {values['depth']:.0f})")
 
 
-def draw(systems: dict[str, Any], references: dict[str, Any], collections: int, to: Path) -> None:
+def draw(means: dict[str, Any], budgets: Sequence[float], collections: int, to: Path) -> None:
     """nDCG@10 and R@100 against the budget."""
     import matplotlib
 
@@ -292,16 +292,16 @@ def draw(systems: dict[str, Any], references: dict[str, Any], collections: int, 
 
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     for axes, name in zip(panels, MEASURES, strict=False):
-        for system, limits in systems.items():
+        for system, limits in means["systems"].items():
             ours = system in SYSTEMS
-            axes.plot(BUDGETS, [limits[f"{b} ms"][name] for b in BUDGETS],
+            axes.plot(budgets, [limits[f"{b:g} ms"][name] for b in budgets],
                       "-o" if ours else ":s", color=None if ours else "#666666",
                       markersize=3, label=system)  # fmt: skip
-        for reference, values in references.items():
+        for reference, values in means["references"].items():
             axes.axhline(values[name], color="#bbbbbb", linewidth=1)
-            axes.annotate(reference, (BUDGETS[0], values[name]), fontsize=7, va="bottom")
+            axes.annotate(reference, (budgets[0], values[name]), fontsize=7, va="bottom")
         axes.set_xscale("log")
-        axes.set_xticks(BUDGETS, map(str, BUDGETS))
+        axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
         axes.set_xlabel(f"budget of a query in ms, {machine()}", fontsize=8)
         axes.set_ylabel(f"{name}, mean of {collections} collections")
         axes.grid(alpha=0.25)
@@ -316,6 +316,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where indexes are kept")
     parser.add_argument("--split", default="test")
     parser.add_argument("--queries", type=int, help="the first so many of each collection")
+    parser.add_argument("--budgets", type=float, nargs="+", default=BUDGETS, metavar="MS")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
     parser.add_argument("--depths", type=int, nargs="*", default=[], metavar="DOCUMENTS")
     parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--cross-encoder", metavar="FOLDER")
@@ -325,6 +327,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     reranker = Reranker.load("default")
+    chosen = {name: SYSTEMS[name] for name in options.systems}
     vectors = dict(peer.split("=", 1) for peer in options.vectors)
     options.folder.mkdir(parents=True, exist_ok=True)
     tables: dict[str, Any] = {}
@@ -347,12 +350,12 @@ def main() -> None:
         for depth in options.depths:
             searches[f"{depth} documents"] = {
                 name: Pipeline(index, reranker, **settings, candidates=depth)
-                for name, settings in SYSTEMS.items()
+                for name, settings in chosen.items()
             }
         if not options.depths:
-            ours = {name: Pipeline(index, reranker, **how) for name, how in SYSTEMS.items()}
-            for budget in BUDGETS:
-                searches[f"{budget} ms"] = {
+            ours = {name: Pipeline(index, reranker, **how) for name, how in chosen.items()}
+            for budget in options.budgets:
+                searches[f"{budget:g} ms"] = {
                     name: partial(search, budget_ms=budget)
                     for name, search in (ours | others).items()
                 }
@@ -373,7 +376,7 @@ def main() -> None:
         means = mean_tables(list(tables.values()))
         print_table(f"mean of {len(tables)}", means["systems"], means["references"])
         if options.plot:
-            draw(means["systems"], means["references"], len(tables), options.plot)
+            draw(means, options.budgets, len(tables), options.plot)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result))

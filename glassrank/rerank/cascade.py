@@ -25,6 +25,17 @@ from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
 
 
+class _EncodedStage(NamedTuple):
+    """A model whose query is encoded already, because its vectors found documents."""
+
+    stage: Stage
+    query_ms: float
+
+    def expected_ms(self, docs: int) -> float:
+        """What it is likely to take from now on."""
+        return max(0.0, self.stage.expected_ms(docs) - self.query_ms)
+
+
 class EncodedQuery(NamedTuple):
     """A query that was encoded before the stage that needs it, and the milliseconds of that."""
 
@@ -90,10 +101,15 @@ class Cascade:
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
             return
         left = scheduler.scoring_deadline(deadline, len(self.places)).remaining()
-        plan = plan_depths(stages, asked, left)
+        given = self.encoded
+        timed = [
+            _EncodedStage(stage, given.took) if given and given.stage is stage else stage
+            for stage in stages
+        ]
+        plan = plan_depths(timed, asked, left)
         needs = []
-        for stage, depth in zip(stages, plan, strict=True):
-            needs.append(stage.expected_ms(depth) if depth else 0.0)
+        for stage, known, depth in zip(stages, timed, plan, strict=True):
+            needs.append(known.expected_ms(depth) if depth else 0.0)
             if not depth:
                 stage.cost.relax()  # it may have been slow for a moment only
         deadlines = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]

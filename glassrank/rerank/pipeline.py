@@ -37,6 +37,12 @@ from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
+_FEW_DOCS, _ENOUGH_DOCS = 30, 200
+"""Of those that terms and vectors find: a better model that scores a few of them is worth more than
+a weaker one that scores all; more than enough make few rankings better."""
+_QUERY_SHARE = 0.6
+"""Of a query's time, what the best model may take to encode it and to score a few: the first stage
+takes time, too."""
 _VECTOR_TRIALS = 3
 """Searches by vectors that calibrate them; costs are nearer to the fastest of them."""
 
@@ -177,14 +183,14 @@ class Pipeline:
             calibrate=calibrate,
         )
 
+    def _dense_stages(self) -> list[IndexStage]:
+        """The models that have vectors of documents, the best one last."""
+        if self.first_stage is not None:
+            return []
+        return [stage for stage in self.stages if stage.store and stage.store.has_doc_vectors]
+
     def _dense_stage(self) -> IndexStage | None:
-        """The last model that has vectors of documents: the best one."""
-        fitting = (
-            stage
-            for stage in reversed(self.stages)
-            if stage.store is not None and stage.store.has_doc_vectors
-        )
-        return next(fitting, None) if self.first_stage is None else None
+        return next(reversed(self._dense_stages()), None)
 
     @property
     def retrieval(self) -> Retrieval:
@@ -272,15 +278,21 @@ class Pipeline:
         return self._retrieve(query, k, encoded, method, deadline, where).head(k)
 
     def _encode_query(self, query: str, deadline: Deadline) -> EncodedQuery | None:
-        """By the model whose vectors find documents, if there is time for it."""
-        stage = self._dense_stage()
-        if self.retrieval == "bm25" or stage is None or not query.strip():
+        """By the model whose vectors find documents, if there is time for it: by the best one that
+        has time to score a few of them, too."""
+        stages = self._dense_stages()
+        if self.retrieval == "bm25" or not stages or not query.strip():
             return None
-        left = deadline.remaining() - stage.least_ms()
+        left = deadline.remaining()
+        most = _QUERY_SHARE * left
+        in_time = (s for s in reversed(stages) if s.expected_ms(_FEW_DOCS) <= most)
+        stage = next(in_time, stages[0])
+        left -= stage.least_ms()
         if left <= 0:
             stage.query_cost.relax()
             return None
-        if not self.scheduler.has_time_for_vectors(left, len(self.index)):
+        enough = stage.scoring_ms(_ENOUGH_DOCS)
+        if not self.scheduler.has_time_for_vectors(left, len(self.index), enough):
             return None
         began = self.scheduler.clock()
         embeddings = stage.reranker.encode_query(query)

@@ -148,8 +148,8 @@ _MAX_SNIPPETS_SHARE = 0.5
 """Of a query's time, the most that is reserved for titles and snippets."""
 _LIST_BM25_SHARE = 0.6
 """Of a list's time, for ordering its texts by BM25 before models score them."""
-_VECTORS_SHARE = 0.5
-"""Of the time left when the query is encoded, for finding documents by vectors."""
+_VECTORS_SHARE = 0.25
+"""Of the time left when the query is encoded, what finding documents by vectors may always take."""
 _BM25_MS_PER_CHARACTER = 5e-5
 """Until it is learned."""
 _SCORING_RESERVE, _MAX_SCORING_RESERVE_MS = 0.08, 5.0
@@ -219,10 +219,11 @@ class Scheduler:
         ms = _LIST_BM25_SHARE * max(0.0, deadline.remaining())
         return self._cost("bm25").size_within(ms) / max(1, texts)
 
-    def has_time_for_vectors(self, left: float, docs: int) -> bool:
-        """Whether a query that has so many milliseconds left compares so many vectors, too."""
+    def has_time_for_vectors(self, left: float, docs: int, scoring_ms: float) -> bool:
+        """Whether a query that has so many milliseconds left compares so many vectors, too: if they
+        take a small share, or leave time to score as many documents as are worth it."""
         cost = self._cost("vectors")
-        if cost.predict(docs) <= _VECTORS_SHARE * left:
+        if cost.predict(docs) <= max(_VECTORS_SHARE * left, left - scoring_ms):
             return True
         cost.relax()
         return False

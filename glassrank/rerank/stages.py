@@ -148,14 +148,15 @@ class Stage(ABC):
 
     def expected_ms(self, docs: int) -> float:
         """Expected milliseconds for first passages of so many documents, the query included."""
-        return self.query_cost.predict(docs) + self.cost.stretch * self._scoring_ms(docs)
+        return self.query_cost.predict(docs) + self.cost.stretch * self.scoring_ms(docs)
 
-    def _scoring_ms(self, docs: int) -> float:
+    def scoring_ms(self, docs: int) -> float:
+        """Predicted milliseconds for first passages of so many documents, without the query."""
         return self.cost.predict(docs * self.mean_size)
 
     def learn_depth(self, wanted: int, reached: int, took: float) -> None:
         """Of so many documents that were `wanted`, so many were scored in these milliseconds."""
-        predicted = self._scoring_ms(max(1, reached))
+        predicted = self.scoring_ms(max(1, reached))
         self.cost.learn_stretch(predicted, took if reached < wanted else predicted)
 
     def warm_up(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
@@ -322,9 +323,9 @@ class IndexStage(Stage):
         assert self.store is not None
         return self.store.nearest(self.snapshot, get_query_vector(query), k, snapshot.live)
 
-    def _scoring_ms(self, docs: int) -> float:
+    def scoring_ms(self, docs: int) -> float:
         """Of stored documents and of missing ones, in their proportion."""
-        stored = super()._scoring_ms(docs)
+        stored = super().scoring_ms(docs)
         if not self.num_missing:
             return stored
         missing = docs * self.num_missing / max(1, self.snapshot.collection.docs)

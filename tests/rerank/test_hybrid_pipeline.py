@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_pipeline import texts, tiny_model
 
+from glassrank.deadline import Deadline
 from glassrank.embeddings import Store, encode_index
 from glassrank.embeddings.doc_vectors import get_query_vector
 from glassrank.errors import InputError
@@ -15,7 +16,9 @@ from glassrank.explanations import explain
 from glassrank.index import Index
 from glassrank.index.search import TopK
 from glassrank.rerank import CostModel, Pipeline, Reranker
+from glassrank.rerank.cascade import Cascade, EncodedQuery
 from glassrank.rerank.hybrid import fuse
+from glassrank.rerank.stages import IndexStage
 from glassrank.types import Doc
 
 QUERY = "the bird sat"
@@ -165,7 +168,7 @@ def test_opening_runs_all_that_a_query_runs(
     assert set(ran) == {"nearest", "neighbours"}
 
 
-def test_vectors_are_left_out_where_they_take_half_of_the_time(
+def test_vectors_are_left_out_where_there_is_no_time_for_them(
     index: Index, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a million documents, vectors take longer than BM25, whatever the budget is."""
@@ -180,3 +183,41 @@ def test_vectors_are_left_out_where_they_take_half_of_the_time(
     in_time, at_leisure = search(QUERY, 50, budget_ms=60), search(QUERY, 50)
     assert "dense" not in {name for hit in in_time for name in hit.found_by}
     assert "dense" in {name for hit in at_leisure for name in hit.found_by}
+
+
+def test_the_best_model_finds_by_vectors_where_it_has_time(
+    index: Index, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a small budget would go into a query that only the last model of a cascade needs,
+    and the first one would score nothing."""
+    slow = Reranker(tiny_model(seed=1), exact=True)
+    encode_index(index, slow.saved, dtype="float32", graph=True)
+    search = Pipeline(index, [reranker, slow])
+    search.stages[1].query_cost = CostModel(base=900.0)
+    asked = []
+    nearest = IndexStage.nearest
+
+    def noted(stage: IndexStage, *arguments: Any) -> TopK:
+        asked.append(search.stages.index(stage))
+        return nearest(stage, *arguments)
+
+    monkeypatch.setattr(IndexStage, "nearest", noted)
+    search(QUERY, budget_ms=800)
+    search(QUERY)
+    assert asked == [0, 1]
+
+
+def test_a_query_that_is_encoded_already_is_not_planned_for_again(
+    index: Index, reranker: Reranker
+) -> None:
+    """The best model finds documents by its vectors, so the time for its query is spent before
+    the models share what is left."""
+    slow = Reranker(tiny_model(seed=1), exact=True)
+    encode_index(index, slow.saved, dtype="float32", graph=True)
+    search = Pipeline(index, [reranker, slow])
+    last = search.stages[1]
+    last.query_cost = CostModel(base=200.0)
+    encoded = EncodedQuery(last, slow.encode_query(QUERY), 200.0)
+    cascade = Cascade(search.top_k(QUERY, 50), encoded=encoded)
+    cascade.rerank(QUERY, search.stages, [50, 50], Deadline.after(150), search.scheduler)
+    assert [depth > 0 for depth in cascade.depths] == [False, True]
