@@ -36,10 +36,9 @@ from glassrank.corpus import (
 )
 from glassrank.index import Index
 from glassrank.models.calibration import Calibration
-from glassrank.models.model import make_batch
+from glassrank.models.model import aggregate_passages, make_batch
 from glassrank.models.text_batches import batch_by_length
 from glassrank.rerank import Reranker
-from glassrank.rerank.candidates import aggregate_passages
 from glassrank.research.train.fit_calibration import (
     JudgedScores,
     concatenate,

@@ -14,9 +14,14 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
-from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, to_array
+from glassrank.models.model import (
+    TokenBatch,
+    TokenEmbeddings,
+    aggregate_passages,
+    make_batch,
+    to_array,
+)
 from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_batches
-from glassrank.rerank.candidates import aggregate_passages
 from glassrank.rerank.scheduler import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.words import TextIds, WordEncoder

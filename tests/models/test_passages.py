@@ -17,8 +17,9 @@ from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.io.model_folder import Passages, SavedModel
+from glassrank.models.model import aggregate_passages
 from glassrank.rerank import Pipeline, Reranker, rank
-from glassrank.rerank.candidates import CandidateGroup, PassageList, aggregate_passages
+from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.scheduler import CostModel, Scheduler
 from glassrank.settings import from_plain
 from glassrank.types import Doc

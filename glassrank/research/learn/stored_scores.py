@@ -16,7 +16,7 @@ from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 from glassrank.embeddings import Store
 from glassrank.embeddings.rows import unpack
 from glassrank.index.snapshot import Snapshot
-from glassrank.rerank.candidates import aggregate_passages
+from glassrank.models.model import aggregate_passages
 
 Floats = NDArray[np.float32]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from glassrank.models import Ranker
 from glassrank.models.io.model_folder import Usage
+from glassrank.models.model import aggregate_passages
 from glassrank.progress import say_progress
-from glassrank.rerank.candidates import aggregate_passages
 from glassrank.research.evaluate import DepthCurve, evaluate, evaluate_at_depths
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
