@@ -9,6 +9,7 @@ and each is compared with those of the clusters that are nearest to its own.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,7 +180,9 @@ def _compare(
     run_parallel(insert, threads)
 
 
+@cache
 def _product_session() -> OnnxSession:
+    """Made once: clusters are compared a thousand times."""
     graph = Graph("products")
     left = graph.input("left", "float32", ["rows", "size"])
     right = graph.input("right", "float32", ["size", "columns"])
