@@ -111,14 +111,45 @@ def result_file(out: Path, path: Path, seed: int) -> Path:
 
 
 def one(options: argparse.Namespace) -> None:
-    """One config with one seed, and what the model has learned beside it."""
+    """One config with one seed, and whether the model reads its query."""
     from glassrank.research.commands.experiment import as_plain
     from glassrank.research.train.experiment import experiment
 
     result = experiment([options.plan], [options.seed], options.m, device=options.device, say=say)
+    found = as_plain(result) | {"with another query": compare_queries(options)}
     partial = options.out.with_suffix(".part")
-    partial.write_text(json.dumps(as_plain(result)), "utf-8")
+    partial.write_text(json.dumps(found), "utf-8")
     partial.rename(options.out)
+
+
+def compare_queries(options: argparse.Namespace) -> dict[str, float]:
+    """Of 200 dev queries: RR@10 of all candidates re-ranked, the same with the next query in the
+    place of each, and the correlation of both orders: 1 if the model does not read its query."""
+    import numpy as np
+
+    from glassrank.models.io.load import load_model
+    from glassrank.research.train.batches import SplitTensors
+    from glassrank.research.train.loop import validation_precision
+    from glassrank.research.train.prepared_folders import load_prepared
+    from glassrank.research.train.validate import measure_by_depth, score_candidates
+    from glassrank.storage.mapped_arrays import Ragged
+
+    config, home = read_config(options.plan), options.plan.parent
+    model = load_model(home / config.out / f"seed-{options.seed}" / "best").model
+    model = model.to(options.device)
+    prepared = load_prepared(home / config.prepared, config)
+    queries = np.arange(min(200, len(prepared.dev.queries)))
+    split = prepared.dev.select(queries)
+    others = Ragged.from_rows([split.queries[q] for q in np.roll(queries, 1).tolist()], np.int32)
+    scores, values = [], []
+    for asked in (split, replace(split, queries=others)):
+        data = SplitTensors.read(asked, prepared.docs, config.lengths, options.device)
+        scores.append(score_candidates(model, data, queries, validation_precision(config, model)))
+        values.append(float(measure_by_depth(asked, queries, scores[-1], "RR@10")[0].mean[-1]))
+    lists = zip(*(np.split(each, split.docs.offsets[1:-1]) for each in scores), strict=True)
+    ranks = [[each.argsort().argsort() for each in both] for both in lists if len(both[0]) > 1]
+    alike = [np.corrcoef(own, other)[0, 1] for own, other in ranks]
+    return {"RR@10": values[0], "RR@10 with another": values[1], "alike": float(np.mean(alike))}
 
 
 def say(line: str) -> None:

@@ -50,9 +50,9 @@ def rooted(scores: Tensor) -> Tensor:
     return centred / (deviation * centred.pow(2).mean().sqrt()).sqrt()
 
 
-def model_weights(folder: Path) -> Weights:
-    """Of a model folder."""
-    state = load_named(folder).model.state_dict()
+def model_weights(model: str | Path) -> Weights:
+    """Of a model folder, or of a model of the package."""
+    state = load_named(model).model.state_dict()
     return {n: t.float().to(DEVICE) for n, t in state.items() if n != "first_stage_weight"}
 
 

@@ -405,11 +405,11 @@ class Judged:
         self.ends: Ints = np.concatenate([[0], np.cumsum(part["counts"].astype(np.int64))])
         owner = arrays[f"{name}/owner"]  # the document of each passage
         first = np.searchsorted(owner, np.arange(owner.max() + 2))
-        candidates = part["candidates"].astype(np.int64)
-        count = np.diff(first)[candidates]
-        self.pair = np.repeat(np.arange(len(candidates)), count)
+        self.candidates: Ints = part["candidates"].astype(np.int64)
+        count = np.diff(first)[self.candidates]
+        self.pair = np.repeat(np.arange(len(count)), count)
         within = np.arange(len(self.pair)) - np.repeat(np.cumsum(count) - count, count)
-        self.passage: Ints = first[candidates][self.pair] + within
+        self.passage: Ints = first[self.candidates][self.pair] + within
         self.query: Ints = np.repeat(np.arange(len(self.queries)), np.diff(self.ends))[self.pair]
         self.is_first = within == 0
 

@@ -116,8 +116,8 @@ def _encoded(
     return [text.ids for text in encoder.encode(texts, longest)]
 
 
-def first_stage(docs: Sequence[Doc], queries: Sequence[str]) -> Candidates:
-    """BM25's first 100, as places in `docs`."""
+def first_stage(docs: Sequence[Doc], queries: Sequence[str], depth: int = 100) -> Candidates:
+    """BM25's first documents, as places in `docs`."""
     place = {doc.doc_id: number for number, doc in enumerate(docs)}
     with tempfile.TemporaryDirectory() as folder:
         index = Index.build(iter(docs), Path(folder) / "index")
@@ -125,7 +125,7 @@ def first_stage(docs: Sequence[Doc], queries: Sequence[str]) -> Candidates:
         return [
             ([place[ids[number]] for number in top.docs], np.asarray(top.scores, np.float32))
             for start in range(0, len(queries), 1000)
-            for top in index.top_k(list(queries[start : start + 1000]), 100, "bm25")
+            for top in index.top_k(list(queries[start : start + 1000]), depth, "bm25")
         ]
 
 
@@ -193,8 +193,11 @@ def write_training(folder: Path, encoder: WordPieceEncoder) -> None:
     np.savez(folder / "data.npz", prefix=prefix, **both, **labels)
 
 
-def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
-    """Collections that train nothing: dev queries to choose by, test queries to look at once."""
+def write_judged(
+    file: Path, encoder: WordPieceEncoder, depth: int = 100, whole: int | None = None
+) -> None:
+    """Collections that train nothing: dev queries to choose by, test queries to look at once, these
+    with so many candidates; and so many subwords of whole documents, for models that read more."""
     arrays: Arrays = {}
     reader = PassageReader(encoder, DOC_LENGTH, None, Passages(first=0.5))
     for name, parts in JUDGED.items():
@@ -204,6 +207,8 @@ def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
         owner = np.repeat(np.arange(len(docs)), [len(ids) for ids in passages])
         rows = _rows([ids for some in passages for ids in some], f"{name}/passage")
         arrays |= {**rows, f"{name}/owner": owner}
+        if whole is not None:
+            arrays |= _rows(_encoded(encoder, [doc.text for doc in docs], whole), f"{name}/whole")
         for part, (splits, most) in parts.items():
             grades = {
                 q: d for s in splits for q, d in read_qrels(home / f"qrels.{s}.txt.gz").items()
@@ -221,7 +226,7 @@ def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
                 given = {q: ([place[d] for d in ids], s) for q, ids, s in read_run(run).items()}
                 found = [given[q.query_id] for q in asked]
             else:
-                found = first_stage(docs, [q.text for q in asked])
+                found = first_stage(docs, [q.text for q in asked], 100 if part == "dev" else depth)
             ideal = np.zeros((len(asked), 10), np.int32)
             for row, q in zip(ideal, asked, strict=True):
                 best = sorted((max(0, g) for g in grades[q.query_id].values()), reverse=True)[:10]
@@ -234,6 +239,7 @@ def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
                 "bm25": np.concatenate([scores for _, scores in found]),
                 "counts": [len(numbers) for numbers, _ in found],
                 "ideal": ideal,
+                "relevant": [sum(g > 0 for g in grades[q.query_id].values()) for q in asked],
                 "grades": [
                     grades[q.query_id].get(docs[number].doc_id, 0)
                     for q, (numbers, _) in zip(asked, found, strict=True)
@@ -241,7 +247,7 @@ def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
                 ],
             }
             arrays |= {f"{name}/{part}/{key}": np.asarray(value) for key, value in values.items()}
-    np.savez(folder / "eval.npz", **arrays)
+    np.savez(file, **arrays)
 
 
 def save(folder: Path, name: str, out: Path, first_stage_weight: float) -> None:
@@ -285,7 +291,7 @@ def main() -> None:
     write_weights(asked.folder)
     encoder = WordPieceEncoder(load_model(resolve_folder("default")[0]).vocabulary)
     write_training(asked.folder, encoder)
-    write_judged(asked.folder, encoder)
+    write_judged(asked.folder / "eval.npz", encoder)
 
 
 if __name__ == "__main__":
