@@ -138,7 +138,8 @@ class TKL(WordRanker):
         """(B, W) to (B, R, N): the best window of each region between those beside it, -1 where
         there is none."""
         windows = torch.arange(scores.shape[1], device=scores.device)  # (W,)
-        beside = torch.arange(-self.config.neighbours, self.config.neighbours + 1).to(windows)
+        near = self.config.neighbours
+        beside = torch.arange(-near, near + 1, device=scores.device)  # (N,)
         apart = self.config.window // self.config.stride
         free, regions = exists, []
         for _ in range(self.config.regions):
