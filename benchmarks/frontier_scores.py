@@ -39,6 +39,7 @@ PROMPT = "Represent this sentence for searching relevant passages:"
 def write(folder: Path) -> None:
     """All arrays that scoring reads."""
     import strong_data
+
     from glassrank.models.io.load import load_model
     from glassrank.models.io.model_folder import resolve_folder
     from glassrank.models.pretrained import read_pretrained
@@ -96,7 +97,9 @@ def published_scores(folder: Path, name: str, judged: Judged, docs: Texts) -> ND
 def score(folder: Path, name: str) -> None:
     """All parts of all collections by one model."""
     arrays, found = np.load(folder / "frontier.npz"), {}
-    for part in sorted(key.removesuffix("/query_ids") for key in arrays if key.endswith("/query_ids")):
+    for part in sorted(
+        key.removesuffix("/query_ids") for key in arrays if key.endswith("/query_ids")
+    ):
         collection, split = part.split("/")
         judged = Judged(arrays, collection, split)
         if name in LONGEST:
