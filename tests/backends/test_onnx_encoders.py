@@ -23,6 +23,7 @@ from glassrank.backends.onnx_encoders import (
     as_float32,
     block_linear,
     row_linear,
+    text_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.transformer import Encoder
@@ -97,6 +98,28 @@ def test_contextual_vectors_are_those_of_the_plain_form() -> None:
             {"words": words.numpy(), "places": sinusoidal_positions(length, 14)[None]}
         )
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(
+    architecture() == "x86_64" and not has_vnni(), reason="sums of two products overflow"
+)
+def test_int8_products_with_a_scale_for_the_whole_text() -> None:
+    """The slow form: all activations become integers between the least and the greatest, and 0."""
+    random = np.random.default_rng(0)
+    scales = random.uniform(0.001, 0.01, 7).astype(np.float32)
+    weight = Quantized(random.integers(-127, 128, (7, 128), np.int8), scales)
+    rows = random.normal(size=(1, 5, 128)).astype(np.float32)
+    graph = Graph("product")
+    made = text_linear(graph, graph.input("rows", "float32", [1, "length", 128]), "weight", weight)
+    graph.output("made", made, "float32", [1, "length", 7])
+    (found,) = OnnxSession(graph.serialize(), optimised=True).run({"rows": rows})
+    step = np.float32(rows.max() - rows.min()) / np.float32(255)
+    zero = np.rint(-rows.min() / step)
+    whole = (np.clip(np.rint(rows[0] / step) + zero, 0, 255) - zero) * step
+    expected = whole.astype(np.float64) @ as_float32(weight).T.astype(np.float64)
+    exact = rows[0].astype(np.float64) @ as_float32(weight).T.astype(np.float64)
+    off = np.abs(found[0] - expected).max()
+    assert off <= 0.3 * np.abs(exact - expected).max() + 1e-4  # nothing but last bits of rounding
 
 
 @pytest.mark.parametrize("inputs", [24, 128, 300])

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.text.subwords import WordPieceEncoder
+from glassrank.text.subwords import WordPieceEncoder, read_all
 from glassrank.text.words import TextEncoder, Vocabulary, WordEncoder
 
 pytest.importorskip("tokenizers")
@@ -82,6 +84,20 @@ def test_a_vocabulary_must_be_a_berts(vocabulary: list[str], message: str) -> No
 def test_there_must_be_room(encoder: TextEncoder) -> None:
     with pytest.raises(InputError, match="found a length of 1"):
         encoder.encode(["a"], longest=1)
+
+
+PLAIN = "aAbBzZ09_-.,[]#'\t\n "
+STRANGE = "\x00\x0b\x0c\r\x1c\x1f\x7f\u00e9\u4e2d\u00a0"
+
+
+@given(st.lists(st.text(PLAIN + STRANGE, max_size=40)), st.booleans())
+@example(["a" * 100, "b" * 101, "a " + "ab" * 60, "[SEP]", "##b", ""], True)
+def test_words_that_are_looked_up_are_the_tokenizers(texts: list[str], lowercase: bool) -> None:
+    encoder = WordPieceEncoder([*PIECES, "A", "_", "0", "##0"], lowercase)
+    expected = read_all(encoder._tokenizer, texts)
+    for _ in range(2):  # the second time words come from the cache
+        found = encoder.encode(texts, 1000)
+        assert [text.ids.tolist()[1:-1] for text in found] == expected
 
 
 def test_as_a_real_bert_tokenizes() -> None:
