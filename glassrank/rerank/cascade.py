@@ -116,6 +116,7 @@ class Cascade:
             needs.append(known.expected_ms(depth) if depth else 0.0)
             if not depth:
                 stage.cost.relax()  # it may have been slow for a moment only
+                stage.query_cost.relax()
         deadlines = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
         last = max((number for number, depth in enumerate(plan) if depth), default=0)
         going = [*plan[:last], asked[last], *plan[last + 1 :]]

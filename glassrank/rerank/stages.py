@@ -148,7 +148,7 @@ class Stage(ABC):
 
     def expected_ms(self, docs: int) -> float:
         """Expected milliseconds for first passages of so many documents, the query included."""
-        return self.query_cost.predict(1) + self.cost.stretch * self.scoring_ms(docs)
+        return self.query_cost.expect(1) + self.cost.stretch * self.scoring_ms(docs)
 
     def scoring_ms(self, docs: int) -> float:
         """Predicted milliseconds for first passages of so many documents, without the query."""
