@@ -281,8 +281,10 @@ class Pipeline:
 
     def _plan_depths(self, depths: Sequence[int], deadline: Deadline) -> Sequence[int]:
         """How deep each model is to go, where that decides by whose vectors documents are found."""
-        if self.plan is not None or self.retrieval == "bm25" or len(self._dense_stages()) < 2:
-            return depths if self.plan else ()
+        if self.plan is not None:
+            return depths
+        if self.retrieval == "bm25" or len(self._dense_stages()) < 2:
+            return ()
         left = self.scheduler.ms_after_terms(deadline, len(self.index), self.candidates)
         return plan_depths(self.stages, depths, left)
 
