@@ -271,7 +271,7 @@ class ShardedStage(IndexStage):
                 encoded = clock()
                 self.score_docs(query, docs[:size], np.zeros(len(docs[:size]), np.float32))
                 if learns:
-                    self.query_cost.learn(size, encoded - began)
+                    self.query_cost.learn(1, encoded - began)
                     self.cost.learn(size, clock() - encoded)
 
     def follow(self, index: Index, *, verify: bool) -> "ShardedStage":

@@ -58,6 +58,8 @@ class Cascade:
     """How many candidates each model has scored."""
     models: tuple[str, ...] = ()
     """Their names."""
+    plan: Sequence[int] = ()
+    """How deep each model is to go, where that was planned before there were candidates."""
     encoded: EncodedQuery | None = None
     """What the first stage has encoded."""
     neighbourhood: Neighbourhood | None = None
@@ -106,15 +108,19 @@ class Cascade:
             _EncodedStage(stage, given.took) if given and given.stage is stage else stage
             for stage in stages
         ]
-        plan = plan_depths(timed, asked, left)
+        plan = self.plan
+        if not plan or max(plan) > len(self.places):
+            plan = plan_depths(timed, asked, left)
         needs = []
         for stage, known, depth in zip(stages, timed, plan, strict=True):
             needs.append(known.expected_ms(depth) if depth else 0.0)
             if not depth:
                 stage.cost.relax()  # it may have been slow for a moment only
+                stage.query_cost.relax()
         deadlines = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
-        last = asked[-1] if plan[-1] else 0
-        self._rerank(query, stages, [*plan[:-1], last], deadlines, scheduler)
+        last = max((number for number, depth in enumerate(plan) if depth), default=0)
+        going = [*plan[:last], asked[last], *plan[last + 1 :]]
+        self._rerank(query, stages, going, deadlines, scheduler)
         if not any(self.depths):  # the last model was to work alone, and has no time
             self.depths = self.models = ()
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
@@ -164,7 +170,7 @@ class Cascade:
             candidates = stage.prepare_candidates(Candidates(encoded, *first))
         prepared = scheduler.clock()
         query_ms = prepared - began + (given.took if given else 0.0)
-        stage.query_cost.learn(depth, query_ms)
+        stage.query_cost.learn(1, query_ms)
         scoring_deadline = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
             scored = stage.score(candidates, scheduler, scoring_deadline, grow=rounds)

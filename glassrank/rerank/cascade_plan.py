@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -132,16 +133,25 @@ def _choices(
 ) -> Iterator[tuple[int, ...]]:
     """All that fit; the last model takes what is left."""
     start, each = lines[0]
-    most = min(deepest[0], within)
-    if start + each * most > left_ms:
-        most = max(0, int((left_ms - start) / each + 1e-9)) if each > 0 else 0
-    if len(lines) == 1:
-        yield (most,)
+    most = _deepest_within(left_ms, lines[0], min(deepest[0], within))
+    if not any(sum(line) <= left_ms for line in lines[1:]):
+        for depth in (0, most):
+            yield depth, *(0 for _ in lines[1:])
         return
-    for depth in (0, *(depth for depth in _DEPTHS if depth < most), *([most] if most else ())):
+    # A model that goes no deeper than the last one alone could is of no use.
+    alone = _deepest_within(left_ms, lines[-1], min(deepest[-1], within))
+    depths = (*(depth for depth in _DEPTHS if depth < most), most)
+    for depth in (0, *(depth for depth in depths if depth > alone)):
         left = left_ms - start - each * depth if depth else left_ms
         for rest in _choices(lines[1:], deepest[1:], left, depth or within):
             yield depth, *rest
+
+
+def _deepest_within(left_ms: float, line: tuple[float, float], most: int) -> int:
+    start, each = line
+    if start + each * most <= left_ms:
+        return most
+    return max(0, int((left_ms - start) / each + 1e-9)) if each > 0 else 0
 
 
 def _value(depths: Sequence[int]) -> float:
@@ -150,14 +160,13 @@ def _value(depths: Sequence[int]) -> float:
     first, gained = asked.pop() if asked else (1, 0.0)  # what it does not read, no model finds
     if first == 1:
         return 0.0
-    within = first
     for depth, gain in reversed(asked):
         share = max(1 - 0.5 ** ((depth - 1) / _HALF_RANKED), _reach(depth) / _reach(first))
-        gained += (gain - gained) * (1.0 if depth == within else share)
-        within = depth
+        gained += (gain - gained) * (1.0 if depth == first else share)
     return _reach(first) * gained
 
 
+@cache  # each query's plan asks for the same depths, within its budget
 def _reach(depth: int) -> float:
     """The share of all that can be gained which is among so many of the first stage's best: of one
     alone, nothing is gained."""

@@ -20,7 +20,7 @@ from glassrank.index.search import BY_TERMS, Method, TopK, check_k, check_query
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.cascade import Cascade, EncodedQuery
-from glassrank.rerank.cascade_plan import CascadePlan
+from glassrank.rerank.cascade_plan import CascadePlan, plan_depths
 from glassrank.rerank.hybrid import (
     DEFAULT_RETRIEVAL,
     Retrieval,
@@ -37,12 +37,8 @@ from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
-_FEW_DOCS, _ENOUGH_DOCS = 30, 200
-"""Of those that terms and vectors find: a better model that scores a few of them is worth more than
-a weaker one that scores all; more than enough make few rankings better."""
-_QUERY_SHARE = 0.6
-"""Of a query's time, what the best model may take to encode it and to score a few: the first stage
-takes time, too."""
+_ENOUGH_DOCS = 200
+"""Of those that terms and vectors find: more make few rankings better."""
 _VECTOR_TRIALS = 3
 """Searches by vectors that calibrate them; costs are nearer to the fastest of them."""
 
@@ -249,16 +245,21 @@ class Pipeline:
         check_k(k)
         clock = self.scheduler.clock
         depths = self._depths_within(deadline)
-        encoded = self._encode_query(query, deadline)
+        plan = self._plan_depths(depths, deadline)
+        encoded = self._encode_query(query, plan, deadline)
         began = clock()
         depth = max(k, self.candidates)
         with span("retrieve", documents=depth):
             found = self._retrieve(query, depth, encoded, method, deadline, where)
+        took = clock() - began
+        if encoded is None:
+            self.scheduler.learn("terms", len(self.index), took)
         cascade = Cascade(
             found,
+            plan=plan,
             encoded=encoded,
             neighbourhood=self._neighbourhood(where),
-            timing={"first_stage": clock() - began},
+            timing={"first_stage": took},
         )
         if first and self.stages:
             yield self._ranking(query, cascade, k, "first_stage")
@@ -274,20 +275,30 @@ class Pipeline:
         where: FilterSpec | None = None,
     ) -> TopK:
         """The first stage's best k, by numbers in the index; a `method` is one of the index."""
-        encoded = self._encode_query(query, deadline)
+        plan = self._plan_depths(self._depths_within(deadline), deadline)
+        encoded = self._encode_query(query, plan, deadline)
         return self._retrieve(query, k, encoded, method, deadline, where).head(k)
 
-    def _encode_query(self, query: str, deadline: Deadline) -> EncodedQuery | None:
+    def _plan_depths(self, depths: Sequence[int], deadline: Deadline) -> Sequence[int]:
+        """How deep each model is to go, where that decides by whose vectors documents are found."""
+        if self.plan is not None:
+            return depths
+        if self.retrieval == "bm25" or len(self._dense_stages()) < 2:
+            return ()
+        left = self.scheduler.ms_after_terms(deadline, len(self.index), self.candidates)
+        return plan_depths(self.stages, depths, left)
+
+    def _encode_query(
+        self, query: str, plan: Sequence[int], deadline: Deadline
+    ) -> EncodedQuery | None:
         """By the model whose vectors find documents, if there is time for it: by the best one that
-        has time to score a few of them, too."""
+        the plan has work for. Another one's query would take the time in which it ranks."""
         stages = self._dense_stages()
         if self.retrieval == "bm25" or not stages or not query.strip():
             return None
-        left = deadline.remaining()
-        most = _QUERY_SHARE * left
-        in_time = (s for s in reversed(stages) if s.expected_ms(_FEW_DOCS) <= most)
-        stage = next(in_time, stages[0])
-        left -= stage.least_ms()
+        idle = [stage for stage, depth in zip(self.stages, plan, strict=False) if not depth]
+        stage = next((stage for stage in reversed(stages) if stage not in idle), stages[-1])
+        left = deadline.remaining() - stage.least_ms()
         if left <= 0:
             stage.query_cost.relax()
             return None

@@ -73,7 +73,7 @@ class Reranker:
         self.cost = CostModel(base=2.0, rate=0.02)
         """Of encoding and scoring texts, by tokens; learned from the first use on."""
         self.query_cost = CostModel()
-        """Of all that comes before scoring, by documents."""
+        """Of all that comes before scoring; how many documents there are hardly matters."""
         self.is_warm, self.warming = False, threading.Lock()  # see `warm_up`
         self.is_english = False
         """Whether it is known to read English only, as the models of the package."""

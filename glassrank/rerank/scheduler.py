@@ -135,9 +135,10 @@ class CostModel:
             self.base, self.rate = self._time / self._weight, 0.0
 
 
-Work = Literal["sending", "response", "snippets", "sorting", "bm25", "vectors"]
+Work = Literal["sending", "response", "snippets", "sorting", "bm25", "terms", "vectors"]
 """Work besides encoding and scoring: sending a response, building one without its scoring, its
-titles and snippets, sorting hits, BM25 over a list of texts, finding documents by vectors."""
+titles and snippets, sorting hits, BM25 over a list of texts, finding documents by terms, and by
+vectors."""
 
 _RESPONSE_RESERVE, _MAX_RESPONSE_RESERVE = 0.06, 0.25
 """Shares of a request's budget: reserved for delays that nobody can predict, such as other
@@ -227,6 +228,11 @@ class Scheduler:
             return True
         cost.relax()
         return False
+
+    def ms_after_terms(self, deadline: Deadline, docs: int, candidates: int) -> float:
+        """Milliseconds for scoring so many candidates that terms are yet to find in so many."""
+        left = self.scoring_deadline(deadline, candidates).remaining()
+        return left - self._cost("terms").expect(docs)
 
     def scoring_deadline(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored, to leave time for sorting them."""

@@ -148,7 +148,7 @@ class Stage(ABC):
 
     def expected_ms(self, docs: int) -> float:
         """Expected milliseconds for first passages of so many documents, the query included."""
-        return self.query_cost.predict(docs) + self.cost.stretch * self.scoring_ms(docs)
+        return self.query_cost.expect(1) + self.cost.stretch * self.scoring_ms(docs)
 
     def scoring_ms(self, docs: int) -> float:
         """Predicted milliseconds for first passages of so many documents, without the query."""
@@ -170,7 +170,7 @@ class Stage(ABC):
                 groups = self.prepare_candidates(Candidates(encoded, some, zeros))
                 prepared = clock()
                 if learns:
-                    self.query_cost.learn(len(some), prepared - began)
+                    self.query_cost.learn(1, prepared - began)
                 for number, group in reversed(list(enumerate(groups))):
                     sizes = group.passages.sizes
                     if not len(sizes):

@@ -23,7 +23,7 @@ from glassrank.models.io.model_folder import Passages, fingerprint
 from glassrank.rerank import CostModel, Pipeline, Reranker, rank
 from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cascade import Cascade
-from glassrank.rerank.cascade_plan import CascadePlan, Planned
+from glassrank.rerank.cascade_plan import CascadePlan, Planned, plan_depths
 from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
 from glassrank.rerank.stages import Candidates, Stage
 from glassrank.research.evaluate import evaluate
@@ -196,6 +196,38 @@ def test_without_a_plan_time_is_kept_for_the_last_model() -> None:
     assert first >= 50 and second >= 10
     slow = [(1.0, 1.0), (1.0, 1.1)]
     assert fake_depths(slow, 20.0)[0] == 0 and fake_depths(slow, 20.0)[1] >= 15
+
+
+def test_a_model_that_works_alone_goes_on_beyond_what_was_planned() -> None:
+    """As it would without the others, where it is faster than predicted."""
+    depths = []
+    for costs in ([(1.0, 0.1)], [(1.0, 0.1), (9.0, 1.0)]):
+        clock = SetClock()
+        scores = np.random.default_rng(0).normal(size=100)
+        stages = [FakeStage(clock, scores, *cost) for cost in costs]
+        stages[0].cost = CostModel(0.0, 0.4)
+        depths.append(run_fakes(clock, stages, [100] * len(stages), 6.0).depths)
+    [alone], both = depths
+    assert both == (alone, 0) and alone > (6.0 - 1.0) / 0.4
+
+
+def test_what_a_query_costs_does_not_depend_on_how_many_documents_are_asked_for() -> None:
+    """Predicted by them, the query would cost nothing for one document, and every plan would be
+    wrong by that."""
+    clock = SetClock()
+    stage = FakeStage(clock, np.zeros(100), 2.0, 0.01, known=False)
+    for depth in (100, 90, 100):
+        run_fakes(clock, [stage], [depth], 50.0)
+    assert stage.query_cost.predict(1) == pytest.approx(2.0)
+    assert stage.expected_ms(0) == pytest.approx(2.0)
+
+
+def test_a_plan_of_three_models_lets_none_re_rank_a_single_document() -> None:
+    scores = np.random.default_rng(0).normal(size=1000)
+    stages = [FakeStage(SetClock(), scores, *cost) for cost in ((1, 0.1), (2, 1), (4, 1.5))]
+    for left in (10.0, 20.0, 40.0, 80.0):
+        depths = plan_depths(stages, [1000] * 3, left)
+        assert any(depths) and 1 not in depths
 
 
 def test_a_first_model_that_is_slower_than_predicted_leaves_the_last_its_time() -> None:
