@@ -19,6 +19,7 @@ and the best of ours is compared with each other system over the same queries.
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -209,12 +210,12 @@ def write_quality(values: dict[str, Values]) -> None:
     QUALITY.write_text(json.dumps({"depths": DEPTHS.tolist(), "systems": rows}) + "\n", "utf-8")
 
 
-def compare(ours: Sequence[NDArray[np.float32]], other: Sequence[NDArray[np.float32]]) -> Floats:
+def compare(ours: Sequence[NDArray[np.float32]], other: Sequence[NDArray[np.float32]]) -> tuple[float, float]:
     """The difference of means over collections, and half its 95% interval over queries."""
     differences = [one - two for one, two in zip(ours, other, strict=True)]
-    variance = sum(each.var(ddof=1) / len(each) for each in differences)
-    mean = np.mean([each.mean() for each in differences])
-    return np.array([mean, 1.96 * np.sqrt(variance) / len(differences)])
+    variance = sum(float(each.var(ddof=1)) / len(each) for each in differences)
+    mean = float(np.mean([each.mean() for each in differences]))
+    return mean, 1.96 * math.sqrt(variance) / len(differences)
 
 
 def our_speeds(models: Sequence[str], repeats: int) -> dict[str, Speed]:

@@ -34,7 +34,7 @@ class WordPieceEncoder:
                 + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
             )
         self.vocabulary = tuple(vocabulary)
-        self._numbers, self._lowercase = numbers, lowercase
+        self._lowercase = lowercase
         self._word = lru_cache(_WORDS_KEPT)(self._read_word)
         self._around = [numbers["[CLS]"]], [numbers["[SEP]"]]
         self._tokenizer = _tokenizer(numbers, lowercase)
@@ -48,8 +48,8 @@ class WordPieceEncoder:
         return encode_subwords(self._read, texts, self._around, longest, most_words)
 
     def _read_word(self, word: str) -> list[int]:
-        number = self._numbers.get(word.lower() if self._lowercase else word)
-        return read_all(self._tokenizer, [word])[0] if number is None else [number]
+        tokens = self._tokenizer.model.tokenize(word.lower() if self._lowercase else word)
+        return [token.id for token in tokens]
 
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
         """Looks up the words of plain English, in a third of the tokenizer's time."""
