@@ -210,7 +210,9 @@ def write_quality(values: dict[str, Values]) -> None:
     QUALITY.write_text(json.dumps({"depths": DEPTHS.tolist(), "systems": rows}) + "\n", "utf-8")
 
 
-def compare(ours: Sequence[NDArray[np.float32]], other: Sequence[NDArray[np.float32]]) -> tuple[float, float]:
+def compare(
+    ours: Sequence[NDArray[np.float32]], other: Sequence[NDArray[np.float32]]
+) -> tuple[float, float]:
     """The difference of means over collections, and half its 95% interval over queries."""
     differences = [one - two for one, two in zip(ours, other, strict=True)]
     variance = sum(float(each.var(ddof=1)) / len(each) for each in differences)
