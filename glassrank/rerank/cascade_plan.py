@@ -92,7 +92,7 @@ _HALF, _HALF_RANKED = 15.0, 7.0
 _DEEP, _DEEPEST = 0.2, 1000
 """The share of it that comes from far below, evenly by the logarithm of the depth, down to here."""
 _WORTH = 0.02
-"""What a further model has to add: predictions are not better than this."""
+"""What a further model has to add where time is short: predictions are not better than this."""
 
 
 class TimedStage(Protocol):
@@ -120,9 +120,10 @@ def plan_depths(
     for stage in stages:
         start = stage.expected_ms(0)
         lines.append((start, stage.expected_ms(1) - start))
+    worth = _WORTH if math.isfinite(left_ms) else 0.0
     best, best_value = (0,) * len(stages), 0.0
     for depths in _choices(lines, deepest, left_ms, max(deepest, default=0)):
-        value = _value(depths) - _WORTH * sum(depth > 0 for depth in depths)
+        value = _value(depths) - worth * sum(depth > 0 for depth in depths)
         if value > best_value or not any(best):
             best, best_value = depths, value
     return best

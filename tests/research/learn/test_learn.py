@@ -197,7 +197,7 @@ def test_documents_teach_or_nothing_is_changed(
     collection: tuple[Index, Reranker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "_MOST_FROM_DOCS", 60)
-    monkeypatch.setattr(learning, "FEWEST", 15)
+    monkeypatch.setattr(learning, "FEWEST", 12)
     index, reranker = collection
     outcome = Learner(index, reranker, lambda line: None).learn(60)
     low, high = outcome.interval
