@@ -143,16 +143,17 @@ def float_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
 
 
 def stored_linear(
-    graph: Graph, rows: str, name: str, weight: Weight, layers: int = _FEW_LAYERS + 1
+    graph: Graph, rows: str, name: str, weight: Weight, *, shallow: bool = False
 ) -> str:
-    """As precise as the weights are stored: in 8 bits, or in float32."""
+    """As precise as the weights are stored: in 8 bits, or in float32; `shallow` encoders have few
+    layers."""
     if not isinstance(weight, Quantized):
         return float_linear(graph, rows, name, weight)
     if not has_vnni():
         return block_linear(graph, rows, name, weight)
     # VNNI multiplies whole rows 1.6 times as fast as blocks; elsewhere they are equally fast.
     # Errors of a scale for the whole text average out over many inputs, and add up over layers.
-    coarse = layers <= _FEW_LAYERS and weight.values.shape[1] >= _BLOCK
+    coarse = shallow and weight.values.shape[1] >= _BLOCK
     return (text_linear if coarse else row_linear)(graph, rows, name, weight)
 
 
@@ -165,7 +166,8 @@ def add_bert(
 ) -> str:
     """Ids (1, L) to states (1, L, H)."""
     size = config.size
-    build = Builder(graph, weights, linear or partial(stored_linear, layers=config.layers))
+    shallow = config.layers <= _FEW_LAYERS
+    build = Builder(graph, weights, linear or partial(stored_linear, shallow=shallow))
     table = weights.part("embeddings")
     rows = _look_up(graph, ids, table.take("pieces.weight", config.vocabulary, size))  # (1, L, H)
     places = table.floats("positions.weight", config.positions, size)

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -167,7 +167,7 @@ def _value(depths: Sequence[int]) -> float:
     return _reach(first) * gained
 
 
-@cache  # each query's plan asks for the same depths, within its budget
+@lru_cache(1 << 12)  # each query's plan asks for the same depths, within its budget
 def _reach(depth: int) -> float:
     """The share of all that can be gained which is among so many of the first stage's best: of one
     alone, nothing is gained."""

@@ -230,7 +230,7 @@ class Scheduler:
         return False
 
     def ms_after_terms(self, deadline: Deadline, docs: int, candidates: int) -> float:
-        """Milliseconds for scoring so many candidates that terms are yet to find in so many."""
+        """Milliseconds that are left for scoring so many candidates once terms have found them."""
         left = self.scoring_deadline(deadline, candidates).remaining()
         return left - self._cost("terms").expect(docs)
 

@@ -17,9 +17,9 @@ from glassrank.text.words import PADDING, TextIds, limit_text, split_words
 
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 _WORD = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s]")
-_SPECIAL = re.compile(r"[^\t\n\r -~]|[A-Za-z0-9]{101}")
+_NOT_PLAIN = re.compile(r"[^\t\n\r -~]|[A-Za-z0-9]{101}")
 """Where a text may not consist of `_WORD`: other characters, and words that are too long."""
-_WORDS_KEPT = 1 << 15
+_CACHED_WORDS = 1 << 15
 
 
 class WordPieceEncoder:
@@ -35,7 +35,7 @@ class WordPieceEncoder:
             )
         self.vocabulary = tuple(vocabulary)
         self._lowercase = lowercase
-        self._word = lru_cache(_WORDS_KEPT)(self._read_word)
+        self._word_ids = lru_cache(_CACHED_WORDS)(self._tokenize_word)
         self._around = [numbers["[CLS]"]], [numbers["[SEP]"]]
         self._tokenizer = _tokenizer(numbers, lowercase)
 
@@ -45,27 +45,27 @@ class WordPieceEncoder:
         """`longest` counts [CLS] and [SEP]; `most_words` truncates first, as in the TK paper."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
-        return encode_subwords(self._read, texts, self._around, longest, most_words)
+        return encode_subwords(self._tokenize, texts, self._around, longest, most_words)
 
-    def _read_word(self, word: str) -> list[int]:
+    def _tokenize_word(self, word: str) -> list[int]:
         tokens = self._tokenizer.model.tokenize(word.lower() if self._lowercase else word)
         return [token.id for token in tokens]
 
-    def _read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Looks up the words of plain English, in a third of the tokenizer's time."""
-        plain = [_SPECIAL.search(text) is None for text in texts]
-        others = [text for text, looked_up in zip(texts, plain, strict=True) if not looked_up]
-        read_others = iter(read_all(self._tokenizer, others))
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Plain English word by word with a cache, in a third of the tokenizer's time."""
+        plain = [_NOT_PLAIN.search(text) is None for text in texts]
+        others = [text for text, is_plain in zip(texts, plain, strict=True) if not is_plain]
+        ids_of_others = iter(tokenize_batch(self._tokenizer, others))
         return [
-            list(chain.from_iterable(map(self._word, _WORD.findall(text))))
-            if looked_up
-            else next(read_others)
-            for text, looked_up in zip(texts, plain, strict=True)
+            list(chain.from_iterable(map(self._word_ids, _WORD.findall(text))))
+            if is_plain
+            else next(ids_of_others)
+            for text, is_plain in zip(texts, plain, strict=True)
         ]
 
 
 def encode_subwords(
-    read: Callable[[Sequence[str]], list[list[int]]],
+    tokenize: Callable[[Sequence[str]], list[list[int]]],
     texts: Sequence[str],
     around: tuple[Sequence[int], Sequence[int]],
     longest: int,
@@ -76,13 +76,13 @@ def encode_subwords(
     room = max(0, longest - len(before) - len(after))
     kept, cut_words = [], []
     for text in texts:
-        text, cut = limit_text(text)
+        read, cut = limit_text(text)
         # Half a surrogate pair, as in broken JSON, has no UTF-8 form.
-        text = text.encode("utf-8", "replace").decode()
+        read = read.encode("utf-8", "replace").decode()
         if most_words is not None:
-            words = split_words(text)
-            text, cut = " ".join(words[:most_words]), cut + max(0, len(words) - most_words)
-        kept.append(text)
+            words = split_words(read)
+            read, cut = " ".join(words[:most_words]), cut + max(0, len(words) - most_words)
+        kept.append(read)
         cut_words.append(cut)
     return [
         TextIds(
@@ -90,14 +90,14 @@ def encode_subwords(
             cut,
             max(0, len(ids) - room),
         )
-        for ids, cut in zip(read(kept), cut_words, strict=True)
+        for ids, cut in zip(tokenize(kept), cut_words, strict=True)
     ]
 
 
-def read_all(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+def tokenize_batch(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """The ids of all subwords of each text."""
-    read = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return [encoded.ids for encoded in read]
+    encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [text.ids for text in encoded]
 
 
 def _tokenizer(numbers: dict[str, int], lowercase: bool) -> Any:
@@ -191,8 +191,8 @@ class PublishedTokenizer:
     ) -> list[TextIds]:
         """At most `longest` ids for each text, special tokens included."""
         around = self._before, self._after
-        read = partial(read_all, self._tokenizer)
-        return encode_subwords(read, texts, around, longest, most_words)
+        tokenize = partial(tokenize_batch, self._tokenizer)
+        return encode_subwords(tokenize, texts, around, longest, most_words)
 
     def content(self, ids: NDArray[np.integer]) -> Ids:
         """The ids of an encoded text without special tokens."""

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.text.subwords import WordPieceEncoder, read_all
+from glassrank.text.subwords import WordPieceEncoder, tokenize_batch
 from glassrank.text.words import TextEncoder, Vocabulary, WordEncoder
 
 pytest.importorskip("tokenizers")
@@ -94,7 +94,7 @@ STRANGE = "\x00\x0b\x0c\r\x1c\x1f\x7f\u00e9\u4e2d\u00a0"
 @example(["a" * 100, "b" * 101, "a " + "ab" * 60, "[SEP]", "##b", ""], True)
 def test_words_that_are_looked_up_are_the_tokenizers(texts: list[str], lowercase: bool) -> None:
     encoder = WordPieceEncoder([*PIECES, "A", "_", "0", "##0"], lowercase)
-    expected = read_all(encoder._tokenizer, texts)
+    expected = tokenize_batch(encoder._tokenizer, texts)
     for _ in range(2):  # the second time words come from the cache
         found = encoder.encode(texts, 1000)
         assert [text.ids.tolist()[1:-1] for text in found] == expected
