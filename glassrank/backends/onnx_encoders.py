@@ -28,8 +28,9 @@ class Quantized(NamedTuple):
 
 
 Weight = Array | Quantized
-Linear = Callable[[Graph, str, str, Any], str]
-"""Multiplies rows (1, L, K) by a weight (N, K): graph, rows, the weight's name, the weight."""
+Linear = Callable[[Graph, str, str, Any, Array | None], str]
+"""Multiplies rows (1, L, K) by a weight (N, K) and adds a bias (N,), if there is one: graph, rows,
+the weight's name, the weight, the bias."""
 
 _BLOCK = 128
 """Activations of a row that share a scale. Smaller blocks are nearer to float32, and slower."""
@@ -88,7 +89,9 @@ def as_float32(weight: Weight) -> Array:
     return np.asarray(weight, np.float32)
 
 
-def row_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
+def row_linear(
+    graph: Graph, rows: str, name: str, weight: Quantized, bias: Array | None = None
+) -> str:
     """8-bit weights and activations; all activations of a row share a scale. Without VNNI, sums of
     two products overflow on x86."""
     peaks = graph.add("ReduceMax", graph.add("Abs", rows), graph.constant(-1), keepdims=1)
@@ -104,25 +107,31 @@ def row_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
     made = graph.add(
         "MatMulIntegerToFloat", given, transposed, step, scales, zero, weight_zero, domain=CONTRIB
     )
-    return graph.add("Mul", made, peaks)
+    return _add_bias(graph, graph.add("Mul", made, peaks), name, bias)
 
 
-def text_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
+def text_linear(
+    graph: Graph, rows: str, name: str, weight: Quantized, bias: Array | None = None
+) -> str:
     """8-bit weights and activations; all rows of a text share a scale. With small matrices the
     scales of `row_linear` take more time than its products."""
     transposed = graph.weight(name, np.ascontiguousarray(weight.values.T))  # (K, N)
-    scales = graph.weight(f"{name}.scales", weight.scales)
-    return graph.add("DynamicQuantizeMatMul", rows, transposed, scales, domain=CONTRIB)
+    given = [rows, transposed, graph.weight(f"{name}.scales", weight.scales)]
+    if bias is not None:
+        given += ["", graph.weight(f"{name}.bias", bias)]  # a zero point comes before
+    return graph.add("DynamicQuantizeMatMul", *given, domain=CONTRIB)
 
 
-def block_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
+def block_linear(
+    graph: Graph, rows: str, name: str, weight: Quantized, bias: Array | None = None
+) -> str:
     """8-bit weights and activations; each block of a row has a scale."""
     outputs, inputs = weight.values.shape
     blocks = -(-inputs // _BLOCK)
     filled = np.zeros((outputs, blocks * _BLOCK), np.uint8)
     filled[:, :inputs] = weight.values.view(np.uint8)
     filled ^= 0x80  # the operator's zero is 128
-    return graph.add(
+    made = graph.add(
         "MatMulNBits",
         rows,
         graph.weight(name, filled.reshape(outputs, blocks, _BLOCK)),
@@ -134,27 +143,43 @@ def block_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
         block_size=_BLOCK,
         accuracy_level=_INTEGERS,
     )
+    return _add_bias(graph, made, name, bias)
 
 
-def float_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
+def float_linear(
+    graph: Graph, rows: str, name: str, weight: Weight, bias: Array | None = None
+) -> str:
     """Weights and activations in float32."""
     transposed = np.ascontiguousarray(as_float32(weight).T)  # (K, N)
-    return graph.add("MatMul", rows, graph.weight(name, transposed))
+    return _add_bias(graph, graph.add("MatMul", rows, graph.weight(name, transposed)), name, bias)
+
+
+def _add_bias(graph: Graph, rows: str, name: str, bias: Array | None) -> str:
+    return rows if bias is None else graph.add("Add", rows, graph.weight(f"{name}.bias", bias))
 
 
 def stored_linear(
-    graph: Graph, rows: str, name: str, weight: Weight, *, shallow: bool = False
+    graph: Graph,
+    rows: str,
+    name: str,
+    weight: Weight,
+    bias: Array | None = None,
+    *,
+    shallow: bool = False,
 ) -> str:
     """As precise as the weights are stored: in 8 bits, or in float32; `shallow` encoders have few
     layers."""
     if not isinstance(weight, Quantized):
-        return float_linear(graph, rows, name, weight)
+        return float_linear(graph, rows, name, weight, bias)
     if not has_vnni():
-        return block_linear(graph, rows, name, weight)
+        return block_linear(graph, rows, name, weight, bias)
     # VNNI multiplies whole rows 1.6 times as fast as blocks; elsewhere they are equally fast.
-    # Errors of a scale for the whole text average out over many inputs, and add up over layers.
-    coarse = shallow and weight.values.shape[1] >= _BLOCK
-    return (text_linear if coarse else row_linear)(graph, rows, name, weight)
+    linear = row_linear
+    if shallow:
+        # Errors of a scale for the whole text average out over many inputs, and add up over layers.
+        # With few inputs, scales take more time than float32.
+        linear = text_linear if weight.values.shape[1] >= _BLOCK else float_linear
+    return linear(graph, rows, name, weight, bias)
 
 
 def add_bert(
@@ -182,13 +207,12 @@ def add_bert(
         inner_size = config.feed_forward
         qkv = f"{attention}.query_key_value"
         seen = build.attend(x, qkv, size, config.attention, config.heads, bias)
-        made = build.multiply(seen, f"{attention}.output", config.attention, size)
-        x = build.norm(made, x, f"{attention}.norm", size, config.epsilon, f"{attention}.output")
-        inner = build.multiply(x, f"{feed_forward}.inner", size, inner_size)
-        inner = build.activate(inner, f"{feed_forward}.inner", inner_size, config.activation)
-        made = build.multiply(inner, f"{feed_forward}.outer", inner_size, size)
-        feed = f"{feed_forward}.outer"
-        x = build.norm(made, x, f"{feed_forward}.norm", size, config.epsilon, feed)
+        made = build.linear(seen, f"{attention}.output", config.attention, size)
+        x = build.norm(made, x, f"{attention}.norm", size, config.epsilon)
+        inner = build.linear(x, f"{feed_forward}.inner", size, inner_size)
+        inner = build.activate(inner, config.activation)
+        made = build.linear(inner, f"{feed_forward}.outer", inner_size, size)
+        x = build.norm(made, x, f"{feed_forward}.norm", size, config.epsilon)
     return x
 
 
@@ -215,14 +239,11 @@ class Builder:
     def __init__(self, graph: Graph, weights: Weights, linear: Linear = stored_linear) -> None:
         self._graph, self._weights, self._linear = graph, weights, linear
 
-    def multiply(self, rows: str, name: str, inputs: int, outputs: int) -> str:
-        """A linear layer without its bias."""
+    def linear(self, rows: str, name: str, inputs: int, outputs: int) -> str:
+        """A linear layer with its bias."""
         weight = self._weights.take(f"{name}.weight", outputs, inputs)
-        return self._linear(self._graph, rows, f"{name}.weight", weight)
-
-    def add_bias(self, rows: str, name: str, size: int) -> str:
-        """Adds the bias of a layer, or of a norm."""
-        return self._graph.add("Add", rows, self.vector(f"{name}.bias", size))
+        bias = self._weights.floats(f"{name}.bias", outputs)
+        return self._linear(self._graph, rows, name, weight, bias)
 
     def attend(
         self,
@@ -236,8 +257,7 @@ class Builder:
     ) -> str:
         """What each row attends to, by heads of `total` values together: (1, L, total). Scores are
         scaled by a head's size unless `scale` says otherwise."""
-        projected = self.multiply(rows, name, inputs, 3 * total)
-        projected = self.add_bias(projected, name, 3 * total)
+        projected = self.linear(rows, name, inputs, 3 * total)
         three = [f"{name} {part}" for part in ("query", "key", "value")]
         self._graph.add("Split", projected, outputs=three, axis=2, num_outputs=3)
         optional = ("", "", bias) if bias else ()  # a bias and a mask of keys come before
@@ -245,23 +265,19 @@ class Builder:
             "MultiHeadAttention", *three, *optional, domain=CONTRIB, num_heads=heads, scale=scale
         )
 
-    def norm(
-        self, rows: str, residual: str, name: str, size: int, epsilon: float, layer: str = ""
-    ) -> str:
-        """The norm of a sum: rows, the bias of the layer that made them, and the residual."""
-        if layer:
-            rows = self.add_bias(rows, layer, size)
+    def norm(self, rows: str, residual: str, name: str, size: int, epsilon: float) -> str:
+        """The norm of the sum of rows and the residual."""
         total = self._graph.add("Add", rows, residual)
         given = [total, *(self.vector(f"{name}.{part}", size) for part in ("weight", "bias"))]
-        # A quarter of the time of `SkipLayerNormalization`, which adds residual and bias itself.
+        # A quarter of the time of `SkipLayerNormalization`, which adds the residual itself.
         return self._graph.add("LayerNormalization", *given, axis=-1, epsilon=float(epsilon))
 
-    def activate(self, rows: str, name: str, size: int, activation: str) -> str:
-        """The activation of rows and their layer's bias."""
+    def activate(self, rows: str, activation: str) -> str:
+        """The activation of rows. The operators that add a bias first are slower."""
         if activation == "relu":
-            return self._graph.add("Relu", self.add_bias(rows, name, size))
-        operator = {"gelu": "BiasGelu", "gelu_tanh": "FastGelu"}[activation]
-        return self._graph.add(operator, rows, self.vector(f"{name}.bias", size), domain=CONTRIB)
+            return self._graph.add("Relu", rows)
+        operator = {"gelu": "Gelu", "gelu_tanh": "FastGelu"}[activation]
+        return self._graph.add(operator, rows, domain=CONTRIB)
 
     def vector(self, name: str, size: int) -> str:
         """A weight (size,) in float32."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel, compute_kernels
+from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel
 from glassrank.backends.onnx_encoders import (
     Builder,
     Quantized,
@@ -197,16 +197,24 @@ class OnnxKernelModel(OnnxModel):
     """Kernel pooling on two paths: logarithms of soft counts, and counts by document length."""
 
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
-        """Without compiled code: to load it takes longer than to rank ten texts, and this is little
-        beside encoding them. Text by text, so that a score does not depend on the others."""
+        """Without compiled code: to load it takes longer than to rank ten texts. Nothing is summed
+        in an order that depends on other texts, so that a score does not."""
         kernels, (head,) = self.config.kernels, self._heads
-        scores = np.empty(len(doc.mask), np.float32)
-        for row, length in enumerate(doc.mask.sum(1).astype(np.int64).tolist()):
-            similarity = query.vectors[0] @ doc.vectors[row, :length].T  # (Q, D)
-            counts = compute_kernels(similarity, kernels).sum(2)  # (K, Q)
-            log = head.log @ np.log(np.maximum(counts, np.float32(FLOOR)))  # (Q,)
-            by_length = head.length @ counts / np.float32(length + 1)  # (Q,)
-            scores[row] = query.idf[0] @ (log + by_length)
+        lengths = doc.mask.sum(1).astype(np.int64)  # (B,)
+        scores = np.zeros(len(lengths), np.float32)
+        some = np.flatnonzero(lengths)
+        if not len(some):
+            return scores
+        rows = [doc.vectors[row, : lengths[row]] @ query.vectors[0].T for row in some.tolist()]
+        similarity = np.concatenate(rows)  # (T, Q), T tokens of all texts
+        starts = np.cumsum(lengths[some]) - lengths[some]  # (b,)
+        shares = np.zeros((len(some), similarity.shape[1]), np.float32)  # (b, Q)
+        for number in range(len(kernels)):
+            values = compute_kernel(similarity, kernels, number)
+            counts = np.add.reduceat(values, starts)  # (b, Q)
+            shares += head.log[number] * np.log(np.maximum(counts, np.float32(FLOOR)))
+            shares += head.length[number] * (counts / (lengths[some] + 1).astype(np.float32)[:, None])
+        scores[some] = (shares * query.idf[0]).sum(1)
         return scores
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
@@ -369,13 +377,12 @@ def add_contextual(
     for number in range(config.layers):
         layer = f"layers.{number}"
         first, second = f"{layer}.feed_forward.0", f"{layer}.feed_forward.2"
-        hidden = build.activate(build.multiply(x, first, size, inner), first, inner, "relu")
-        made = build.add_bias(build.multiply(hidden, second, inner, size), second, size)
+        hidden = build.activate(build.linear(x, first, size, inner), "relu")
+        made = build.linear(hidden, second, inner, size)
         x = _norm(build, graph, graph.add("Add", made, x), f"{layer}.feed_forward_norm", size)
         scale, projection = config.scale(size), f"{layer}.query_key_value"
         seen = build.attend(x, projection, size, total, config.heads, scale=scale)
-        made = build.multiply(seen, f"{layer}.output", total, size)
-        made = build.add_bias(made, f"{layer}.output", size)
+        made = build.linear(seen, f"{layer}.output", total, size)
         x = _norm(build, graph, graph.add("Add", made, x), f"{layer}.attention_norm", size)
     mix = graph.weight("mix", weights.floats("mix"))
     return graph.add("Add", x, graph.add("Mul", mix, graph.add("Sub", words, x)))
@@ -389,4 +396,4 @@ def _norm(build: Builder, graph: Graph, rows: str, name: str, size: int) -> str:
     deviation = graph.add("Add", graph.add("Sqrt", squares), graph.constant(_EPSILON))
     gain = build.vector(f"{name}.gain", size)
     scaled = graph.add("Mul", graph.add("Div", centred, deviation), gain)
-    return build.add_bias(scaled, name, size)
+    return graph.add("Add", scaled, build.vector(f"{name}.bias", size))

@@ -2,6 +2,7 @@
 filter of tokens that a store can do without."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import TypeVar
 
 import numpy as np
@@ -76,14 +77,19 @@ def map_batches(
     on_cpu = model.device is None or model.device.type == "cpu"
     small = on_cpu and (alone or not model.info.uses_intra_op_threads)
     threads = num_threads() if small else 1
-    fair = -(-int(lengths.sum()) // threads)
-    batches = list(batch_by_length(lengths, 1 if alone else max(1, min(at_once, fair))))
-    for start in range(0, len(batches), threads):
-        group = batches[start : start + threads]
+    order = np.argsort(lengths, kind="stable")
+    # Every thread gets short and long texts, so that all end at the same time.
+    shares = [order[thread::threads] for thread in range(min(threads, len(order)))]
+    batches = [
+        [share[batch] for batch in batch_by_length(lengths[share], 1 if alone else at_once)]
+        for share in shares
+    ]
+    for group in zip_longest(*batches):
+        some = [batch for batch in group if batch is not None]
         if small:
-            yield from map_parallel(work, group)
+            yield from map_parallel(work, some)
         else:
-            yield work(group[0])
+            yield work(some[0])
 
 
 KINDS: dict[str, Callable[[str], bool]] = {

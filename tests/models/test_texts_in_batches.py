@@ -28,7 +28,21 @@ def test_every_text_once(lengths: list[int], at_once: int, threads: int) -> None
         torch.set_num_threads(before)
     together = np.concatenate([np.empty(0, np.int64), *found])
     assert sorted(together.tolist()) == list(range(len(lengths)))
-    assert (np.diff(counts[together]) >= 0).all()
+    assert all((np.diff(counts[batch]) >= 0).all() for batch in found)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+def test_threads_share_the_work_evenly(lengths: list[int]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        counts = np.array(lengths, np.int64)
+        found = list(map_batches(lambda batch: batch, counts, 10_000, SMALL))
+    finally:
+        torch.set_num_threads(before)
+    shares = [int(counts[batch].sum()) for batch in found]
+    assert len(shares) == min(2, len(lengths))
+    assert max(shares) - min(shares) <= max(lengths)
 
 
 def test_a_large_model_takes_one_batch_at_a_time() -> None:
