@@ -213,7 +213,9 @@ class OnnxKernelModel(OnnxModel):
             values = compute_kernel(similarity, kernels, number)
             counts = np.add.reduceat(values, starts)  # (b, Q)
             shares += head.log[number] * np.log(np.maximum(counts, np.float32(FLOOR)))
-            shares += head.length[number] * (counts / (lengths[some] + 1).astype(np.float32)[:, None])
+            shares += head.length[number] * (
+                counts / (lengths[some] + 1).astype(np.float32)[:, None]
+            )
         scores[some] = (shares * query.idf[0]).sum(1)
         return scores
 
