@@ -76,6 +76,15 @@ Adaptive = Annotated[
         "hybrid, where a store has a graph."
     ),
 ]
+Regularization = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="How far similar documents draw each other's scores together, where a store has "
+        "vectors; default: 0.5.",
+    ),
+]
 TopicField = Annotated[
     str, typer.Option("--field", help="Field of TREC topics: title, desc or narr.")
 ]

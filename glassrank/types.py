@@ -63,6 +63,7 @@ class HitFields(NamedTuple):
     stage: int = 0
     found_by: tuple[str, ...] = ()
     neighbour_of: Any = None
+    regularization: float = 0.0
 
 
 class Hit(HitFields):
@@ -76,7 +77,7 @@ class Hit(HitFields):
     the document was not read, for lack of time or because it is too long. `found_by` names what
     found it: the method of the index, such as `bm25`, `dense`, or both; or `graph`, if it is a
     neighbour of the document `neighbour_of`, which ranks high. `first_score` is always that of the
-    method.
+    method. `regularization` is what similar documents add to the model's own score, or take away.
 
     The document is read from the index on first access, so that a search does not wait for it.
     """

@@ -72,6 +72,7 @@ def rerank(
     ] = None,
     budget_ms: console.BudgetMs = None,
     plan: console.PlanFile = None,
+    regularization: console.Regularization = None,
     field: console.TopicField = "title",
     tag: console.Tag = "glassrank",
     device: console.Device = "cpu",
@@ -97,6 +98,7 @@ def rerank(
         raise InputError("a cluster re-ranks on CPUs; leave out --device or --ray")
     with ExitStack() as stack:
         options: Any = {"budget_ms": budget_ms, "candidates": depth, "plan": plan, "exact": exact}
+        options |= {"regularization": regularization}
         pipeline = (
             Pipeline.open(index, model, device=device, **options)
             if ray is None

@@ -50,6 +50,7 @@ def serve(
     ] = None,
     method: console.ModelsMethod = None,
     first_stage: console.FirstStage = None,
+    regularization: console.Regularization = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="A file with the key; or set GLASSRANK_API_KEY.")
     ] = None,
@@ -123,6 +124,7 @@ def serve(
         candidates=candidates,
         method=method,
         first_stage=first_stage,
+        regularization=regularization,
         api_key=None if no_auth and api_key_file is None else read_api_key(api_key_file),
         no_auth=no_auth,
         allowed_hosts=tuple(allow_host or ()),

@@ -195,6 +195,10 @@ class Shard:
         top = opened.stages[model].nearest(query, k, _with_masks(opened.snapshot, masks))
         return top._replace(docs=top.docs + view.base)
 
+    def doc_vectors(self, view: View, model: int, docs: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Of documents by their numbers in the whole index."""
+        return self._open(view).stages[model].read_doc_vectors(docs - view.base)
+
     def score(
         self,
         view: View,

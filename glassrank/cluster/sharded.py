@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.cluster.mirror import Mirror, parse_url
 from glassrank.cluster.shard import Masks, Shards, View, split_index
@@ -184,9 +185,12 @@ class ShardedStage(IndexStage):
         index: ShardedIndex,
         store: Store | None,
         number: int,
+        regularization: float,
     ) -> None:
         """`number` is the model's among those of the shards."""
-        super().__init__(reranker, index.snapshot, store, is_own_store=True)
+        super().__init__(
+            *(reranker, index.snapshot, store), is_own_store=True, regularization=regularization
+        )
         self.num_missing *= not index.is_copy  # shards know what they lack
         self._index = index
         self._number = number
@@ -257,6 +261,21 @@ class ShardedStage(IndexStage):
         search = _ShardSearch(self._index, deadline.share(_FIRST_STAGE_SHARE))
         return search.nearest(snapshot, self._number, query, k)
 
+    def read_doc_vectors(
+        self, docs: NDArray[np.int64], deadline: Deadline = NEVER
+    ) -> NDArray[np.float32]:
+        """Each shard those of its own."""
+        assert self.store is not None
+        vectors = np.zeros((len(docs), self.store.layout.width), np.float32)
+        requests, places = {}, {}
+        for number, view in enumerate(self._index.views):
+            mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
+            if len(mine):
+                places[number], requests[number] = mine, (view, self._number, docs[mine])
+        for number, answer in self._index.shards.call("doc_vectors", requests, deadline).items():
+            vectors[places[number]] = answer
+        return vectors
+
     def calibrate(self, clock: Clock) -> None:
         """Has all shards do so; then asks them as a query would."""
         self._index.prepare(calibrate=True)
@@ -278,7 +297,7 @@ class ShardedStage(IndexStage):
         """The same on a changed index."""
         assert isinstance(index, ShardedIndex)
         store = index.find_store(self.reranker.model, verify=verify)
-        fresh = ShardedStage(self.reranker, index, store, self._number)
+        fresh = ShardedStage(self.reranker, index, store, self._number, self.regularization)
         fresh._network_cost, fresh.cost = self._network_cost, self.cost
         return fresh
 
@@ -312,11 +331,17 @@ class ShardedPipeline(Pipeline):
         return self.index.find_store(reranker.model, verify=verify)
 
     def _index_stage(
-        self, number: int, reranker: Reranker, store: Store | None, **_: bool
+        self,
+        number: int,
+        reranker: Reranker,
+        store: Store | None,
+        *,
+        regularization: float,
+        **_: bool,
     ) -> ShardedStage:
         if self._numbers is not None:
             number = self._numbers[number]
-        return ShardedStage(reranker, self.index, store, number)
+        return ShardedStage(reranker, self.index, store, number, regularization)
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         ranking = super()._ranking(query, cascade, k, hop)

@@ -232,6 +232,16 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return located
 
+    def read_doc_vectors(
+        self, snapshot: Snapshot, docs: NDArray[np.integer]
+    ) -> NDArray[np.float32]:
+        """(n, E) of length 1, by the index's numbers; 0 for a document that is not stored."""
+        vectors = np.zeros((len(docs), self.layout.width), np.float32)
+        for which, part, rows in self.locate(snapshot, docs, partial=True):
+            assert part.doc_vectors is not None and part.doc_scales is not None
+            vectors[which] = part.doc_vectors[rows] * part.doc_scales[rows, None]
+        return vectors
+
     @property
     def has_graph(self) -> bool:
         """Whether documents have neighbours."""

@@ -22,7 +22,7 @@ from glassrank.explanations.explainers import PASSAGE_TIME_SHARE, explain_text
 from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
 from glassrank.explanations.first_stage_terms import FirstStageTerms, divide_first_stage
 from glassrank.explanations.reading import ReadPassage, read
-from glassrank.explanations.structure import Text
+from glassrank.explanations.structure import SIMILAR_DOCS, ScorePart, Text, format_signed
 from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.index.search import TopK
 from glassrank.models.model import TokenEmbeddings
@@ -50,13 +50,15 @@ def explain_docs(
     ranked_by: Sequence[int] | None = None,
     first_scores: Sequence[float] | None = None,
     found: Sequence[str] | None = None,
+    regularization: Sequence[float] | None = None,
     characters: int | None = None,
     method: str | None = None,
     deadline: Deadline = NEVER,
 ) -> list[Explanation]:
     """Explains each document by the model of a cascade that ranked it: the stage of the number
     `ranked_by`, or the one that ranks it without a budget. Computes the first stage's scores if a
-    model needs them and they are not given. `characters` bounds what is read of a text."""
+    model needs them and they are not given, and in the same way what similar documents add
+    (`regularization`). `characters` bounds what is read of a text."""
     for doc_id in doc_ids:
         pipeline.index.doc(doc_id, 0)  # raises if there is none
     ranking = _FullRanking(pipeline, query, method, deadline)
@@ -93,10 +95,31 @@ def explain_docs(
             replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
             for explanation, how in zip(explanations, found_ways, strict=True)
         ]
+    changes = regularization or list(map(ranking.find_regularization, doc_ids))
     return [
-        ranking.get_baseline(number).annotate(explanation)
-        for number, explanation in zip(numbers, explanations, strict=True)
+        _add_regularization(ranking.get_baseline(number).annotate(explanation), change)
+        for number, explanation, change in zip(numbers, explanations, changes, strict=True)
     ]
+
+
+def _add_regularization(explanation: Explanation, change: float) -> Explanation:
+    """What similar documents add is a part of its own. The comparison with all candidates stays
+    that of the model's own scores."""
+    if not change:
+        return explanation
+    part = ScorePart(SIMILAR_DOCS, "constant", change)
+    root = explanation.parts
+    note = (
+        f"Candidates that are similar to it have {'higher' if change > 0 else 'lower'} scores, "
+        f"which changes its own by {format_signed(change)}."
+    )
+    return replace(
+        explanation,
+        score=explanation.score + change,
+        parts=ScorePart.total(root.name, root.kind, (*root.children, part)),
+        rest=(*explanation.rest, part),
+        notes=(*explanation.notes, note),
+    )
 
 
 class _FullRanking:
@@ -138,6 +161,12 @@ class _FullRanking:
         if self._deadline is NEVER and min(pipeline.depths) >= pipeline.candidates:
             return stages if pipeline.index.snapshot.find(doc_id) in self._candidates.docs else 0
         return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
+
+    def find_regularization(self, doc_id: str) -> float:
+        """What similar documents add to the score of a document; 0 for one that is not ranked."""
+        if not any(stage.is_regularized for stage in self._pipeline.stages):
+            return 0.0
+        return next((hit.regularization for hit in self._final if hit.doc_id == doc_id), 0.0)
 
     def describe_found(self, doc_id: str) -> str:
         """How a document becomes a candidate; empty if it is none of the first ones."""
@@ -216,6 +245,7 @@ def explain_hits(
         ranked_by=[hit.stage for hit in listed],
         first_scores=first_scores if len(first_scores) == len(listed) else None,
         found=[hit.found for hit in listed],
+        regularization=[hit.regularization for hit in listed],
     )
     return compare_if_two(list(map(_note_listed_score, explanations, listed)))
 

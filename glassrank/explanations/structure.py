@@ -18,6 +18,8 @@ Kind = Literal[
 Side = Literal["query", "document"]
 
 FIRST_STAGE: Literal["first stage"] = "first stage"
+SIMILAR_DOCS = "similar documents"
+"""What the scores of similar candidates add to a document's own, or take away."""
 CONTEXT = "context"
 """What [CLS] and [SEP], function words and punctuation add: it belongs to no content word."""
 
@@ -181,7 +183,7 @@ class ExplanationData:
     doc: Text
     model: str
     score: float
-    """The model's own."""
+    """The model's own, and what similar documents add to it."""
     is_additive: bool
     """Whether the parts are the model's own summands. If not, they still add up, but hold only for
     small changes of this document, or for one word at a time."""

@@ -52,6 +52,7 @@ class Cascade:
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
     probabilities: NDArray[np.float64] = field(init=False)  # (n,) of relevance, or nan
+    changes: NDArray[np.float64] = field(init=False)  # (n,) of scores, by regularization
     spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: the whole text
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
@@ -82,6 +83,7 @@ class Cascade:
         fused = self.first.fused
         self.scores = (self.first.scores if fused is None else fused).astype(np.float64)
         self.probabilities = np.full(len(self.places), np.nan)
+        self.changes = np.zeros(len(self.places))
         self.spans = np.full((len(self.places), 2), -1)
         self.truncated = np.zeros(len(self.places), np.bool_)
 
@@ -185,8 +187,13 @@ class Cascade:
         if len(scored.places):
             if passages is not None:
                 scored = scored._replace(spans=_shift_spans(scored.spans, passages[scored.places]))
-            first_stage = self.first.scores[self.places[scored.places]]
-            self._sort(scored, stage.probabilities(scored.scores, first_stage))
+            places = self.places[scored.places]
+            self.probabilities[scored.places] = stage.probabilities(
+                scored.scores, self.first.scores[places]
+            )
+            changes = stage.regularize(self.first.docs[places], scored.scores, deadline)
+            self.changes[scored.places] = changes
+            self._sort(scored._replace(scores=scored.scores + changes))
         return len(scored.places)
 
     def bring_in(
@@ -218,10 +225,11 @@ class Cascade:
         self.places = np.concatenate([self.places, len(self.places) + np.arange(count)])
         self.scores = _extend(self.scores, count, 0.0)
         self.probabilities = _extend(self.probabilities, count, np.nan)
+        self.changes = _extend(self.changes, count, 0.0)
         self.spans = _extend(self.spans, count, -1)
         self.truncated = _extend(self.truncated, count, False)
 
-    def _sort(self, scored: ScoredDocs, probabilities: NDArray[np.float64]) -> None:
+    def _sort(self, scored: ScoredDocs) -> None:
         """Sorts candidates with new scores; the rest stay below them, in their order."""
         count = len(scored.places)
         self.num_encoded = max(self.num_encoded, scored.num_encoded)
@@ -233,9 +241,9 @@ class Cascade:
             highest = scores[count - 1] - 1
             scores[count:] = rest - max(0.0, rest[0] - highest)
         moved = np.concatenate([scored.places, left])[order]
-        self.probabilities[scored.places] = probabilities
         self.spans[scored.places], self.truncated[scored.places] = scored.spans, scored.truncated
         self.places, self.probabilities = self.places[moved], self.probabilities[moved]
+        self.changes = self.changes[moved]
         self.spans, self.truncated = self.spans[moved], self.truncated[moved]
         self.scores = scores
 
@@ -275,12 +283,24 @@ class Cascade:
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
             *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
-            *(kinds, self.parents[best]),
+            *(kinds, self.parents[best], self.changes),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         hits = []
         for rank, row in enumerate(rows, 1):
-            place, number, first_score, score, stage, chance, span, truncated, kind, parent = row
+            (
+                place,
+                number,
+                first_score,
+                score,
+                stage,
+                chance,
+                span,
+                truncated,
+                kind,
+                parent,
+                change,
+            ) = row
             hit = Hit(
                 rank,
                 doc_id(number),
@@ -294,6 +314,7 @@ class Cascade:
                 stage,
                 found_by[kind],
                 None if parent < 0 else doc_id(parent),
+                change,
             )
             hits.append(hit.with_reader(partial(doc, number), show))
         return tuple(hits)

@@ -29,6 +29,7 @@ from glassrank.rerank.hybrid import (
     fuse,
 )
 from glassrank.rerank.inputs import warn_if_index_is_foreign, warn_of_nothing_reached
+from glassrank.rerank.regularization import check_weight
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
@@ -69,6 +70,7 @@ class Pipeline:
         method: str | Method | None = None,
         first_stage: FirstStage | str | None = None,
         adaptive: bool | None = None,
+        regularization: float | None = None,
         candidates: int | None = None,
         plan: CascadePlan | None = None,
         clock: Clock = now,
@@ -86,8 +88,11 @@ class Pipeline:
         is an object that retrieves candidates in place of the index, which has their texts and
         stores; its ids are the index's. A model then does not interpolate with first-stage scores:
         it was trained on other ones. If `adaptive`, the best candidates bring in their neighbours:
-        the default where vectors find documents and the store has a graph."""
+        the default where vectors find documents and the store has a graph. Where a store has
+        vectors, similar documents draw each other's scores together: `regularization` is how far,
+        from 0 to 1."""
         check_budget(budget_ms)
+        regularization = check_weight(regularization)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         warn_if_index_is_foreign(rerankers, index.analyzer.languages)
         self.index = index.pin()
@@ -114,6 +119,7 @@ class Pipeline:
                 self._find_store(reranker, verify=verify) if finds_store else given,
                 is_own_store=finds_store,
                 interpolates=self.first_stage is None,
+                regularization=regularization,
             )
             for number, reranker in enumerate(rerankers)
         )
@@ -140,6 +146,7 @@ class Pipeline:
         *,
         is_own_store: bool,
         interpolates: bool,
+        regularization: float,
     ) -> IndexStage:
         return IndexStage(
             reranker,
@@ -147,6 +154,7 @@ class Pipeline:
             store,
             is_own_store=is_own_store,
             interpolates=interpolates,
+            regularization=regularization,
         )
 
     @classmethod
@@ -159,6 +167,7 @@ class Pipeline:
         method: str | Method | None = None,
         first_stage: str | None = None,
         adaptive: bool | None = None,
+        regularization: float | None = None,
         candidates: int | None = None,
         plan: str | Path | None = None,
         device: str = "cpu",
@@ -174,6 +183,7 @@ class Pipeline:
             method=method,
             first_stage=first_stage,
             adaptive=adaptive,
+            regularization=regularization,
             candidates=candidates,
             plan=None if plan is None else CascadePlan.read(plan),
             calibrate=calibrate,
@@ -444,6 +454,9 @@ class Pipeline:
             stage.calibrate(self.scheduler.clock)
         for size in CALIBRATION_DOCS if self.stages and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
+            few.scored_at = self.scheduler.clock()
+            for stage in self.stages:
+                stage.regularize(few.first.docs, few.first.scores)
             self._ranking("", few, 10, "sorting")
 
     def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":

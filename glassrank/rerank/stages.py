@@ -19,6 +19,7 @@ from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import CandidateGroup, ScoredDocs, merge_scored
 from glassrank.rerank.inputs import warn_if_texts_are_foreign
+from glassrank.rerank.regularization import pick_best, regularize
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.rerank.scheduler import CostModel, Scheduler
 from glassrank.rerank.stored_scorer import StoredScorer, choose_fused_scorer
@@ -142,6 +143,12 @@ class Stage(ABC):
             scores - self.reranker.weigh_first_stage(len(scores), given)
         )
 
+    def regularize(
+        self, docs: NDArray[np.int64], scores: NDArray[np.float32], deadline: Deadline = NEVER
+    ) -> NDArray[np.float32]:
+        """What scores gain or lose by those of documents that are alike."""
+        return np.zeros_like(scores)
+
     def least_ms(self) -> float:
         """Predicted milliseconds for a single document, the query included."""
         return self.query_cost.predict(1) + self.cost.predict(1)
@@ -239,13 +246,16 @@ class IndexStage(Stage):
         *,
         is_own_store: bool,
         interpolates: bool = True,
+        regularization: float = 0.0,
     ) -> None:
-        """`is_own_store` says that the store is the model's in the index, and follows it."""
+        """`is_own_store` says that the store is the model's in the index, and follows it.
+        `regularization` is the weight of similar documents, where the store has vectors."""
         super().__init__(reranker, reranker.cost if store is None else CostModel())
         self.store = store
         self.snapshot = snapshot
         self.is_own_store = is_own_store
         self.interpolates = interpolates
+        self.regularization = regularization
         self.num_missing = 0 if store is None else store.count_missing(snapshot)
         """Documents that are not in the store: they are encoded on the fly."""
         if store is not None and not is_own_store and self.num_missing == snapshot.collection.docs:
@@ -316,6 +326,29 @@ class IndexStage(Stage):
             return self.store.read_embeddings(located.part, *rows)
         return None
 
+    def regularize(
+        self, docs: NDArray[np.int64], scores: NDArray[np.float32], deadline: Deadline = NEVER
+    ) -> NDArray[np.float32]:
+        """Of the best documents, by their vectors in the store."""
+        changes = np.zeros_like(scores)
+        if self.is_regularized:
+            best = pick_best(scores)
+            vectors = self.read_doc_vectors(docs[best], deadline)
+            changes[best] = regularize(scores[best], vectors, self.regularization)
+        return changes
+
+    @property
+    def is_regularized(self) -> bool:
+        """Whether scores are drawn to those of similar documents."""
+        return bool(self.regularization) and self.store is not None and self.store.has_doc_vectors
+
+    def read_doc_vectors(
+        self, docs: NDArray[np.int64], deadline: Deadline = NEVER
+    ) -> NDArray[np.float32]:
+        """(n, E) of documents by their numbers; 0 for what is not stored, or comes too late."""
+        assert self.store is not None
+        return self.store.read_doc_vectors(self.snapshot, docs)
+
     def nearest(
         self, query: TokenEmbeddings, k: int, snapshot: Snapshot, deadline: Deadline = NEVER
     ) -> TopK:
@@ -354,6 +387,7 @@ class IndexStage(Stage):
             store,
             is_own_store=self.is_own_store,
             interpolates=self.interpolates,
+            regularization=self.regularization,
         )
         if (self.store is None) == (store is None):
             fresh.cost = self.cost

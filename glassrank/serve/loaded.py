@@ -61,6 +61,7 @@ class LoadedIndex:
                 {numbers[model]: rerankers[model] for model in models},
                 method=options.method,
                 first_stage=options.first_stage,
+                regularization=options.regularization,
                 candidates=options.candidates,
                 plan=plan if len(models) > 1 else None,
                 verify=verify,

@@ -53,6 +53,8 @@ class Options:
     """The default method of the first stage; if not given, the model's."""
     first_stage: str | None = None
     """`bm25`, `dense` or `hybrid`; if not given, `hybrid` where a store has vectors."""
+    regularization: float | None = None
+    """How far similar documents draw each other's scores together; if not given, 0.5."""
     refresh_seconds: float = 1.0
     api_key: str | None = field(default=None, repr=False)
     no_auth: bool = False

@@ -169,6 +169,8 @@ class ExplainRequest(BaseModel):
     """The first stage whose score the model adds, as in /search."""
     first_score: Score | Scores | None = None
     """The first stage's score of each document, as /search returned it: saves computing it."""
+    regularization: Score | Scores | None = None
+    """What similar documents add to each document's score, as /search returned it."""
     change: Change | None = None
     """How a change of a word moves the first document among the first stage's hits, or among all
     of `text`."""
@@ -193,6 +195,11 @@ class ExplainRequest(BaseModel):
         """All scores, as a list; None if the service must compute them."""
         return None if self.first_score is None else _as_list(self.first_score)
 
+    @property
+    def regularizations(self) -> list[float] | None:
+        """All values, as a list; None if the service must compute them."""
+        return None if self.regularization is None else _as_list(self.regularization)
+
     def check(self, limits: Limits) -> None:
         """Raises if something is too large, or fields do not go together."""
         check_query(self.query, limits)
@@ -212,6 +219,8 @@ class ExplainRequest(BaseModel):
             )
         if self.first_scores is not None and len(self.first_scores) != count:
             raise bad_request(f"first_score: expected {count}, one for each document")
+        if self.regularizations is not None and len(self.regularizations) != count:
+            raise bad_request(f"regularization: expected {count}, one for each document")
         if self.change is not None:
             _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
             if isinstance(self.change.word, str):

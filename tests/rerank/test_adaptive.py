@@ -74,7 +74,7 @@ def plain_ranking(index: Index, reranker: Reranker, candidates: int) -> list[str
 
 
 def test_rounds_bring_in_the_neighbours_of_the_best(index: Index, reranker: Reranker) -> None:
-    ranking = make(index, reranker)(QUERY, k=COUNT)
+    ranking = make(index, reranker, regularization=0.0)(QUERY, k=COUNT)
     ids = [hit.doc_id for hit in ranking]
     expected = plain_ranking(index, reranker, 10)
     assert ids[: ranking.depth] == expected and not ranking.cut_short

@@ -219,7 +219,7 @@ export class SearchView {
       doc_id: [docId],
       model: hit?.ranked_by ? [hit.ranked_by] : model ? [model.name] : [],
       method: state.method ?? null,
-      ...(hit ? { first_score: [hit.first_score] } : {}),
+      ...(hit ? { first_score: [hit.first_score], regularization: [hit.regularization] } : {}),
     };
   }
 }
