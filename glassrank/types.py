@@ -260,6 +260,7 @@ class Ranking:
                     "truncated": hit.truncated,
                     "found_by": list(hit.found_by),
                     "neighbour_of": hit.neighbour_of,
+                    "regularization": hit.regularization,
                     **extra(hit),
                 }
                 for hit in self.hits

@@ -1,12 +1,14 @@
 """`/explain`: the same explanations as in Python, for documents of the index and for any text."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from small_service import COUNT, message
+from small_service import COUNT, in_process, make_folders, message, tiny_tk
 from starlette.testclient import TestClient
 
+from glassrank.embeddings import encode_index
 from glassrank.explanations import Change, Explanation, compare, explain, explain_docs, what_if
 from glassrank.explanations.candidate_baseline import find_ranked_passage
 from glassrank.index import Index
@@ -78,6 +80,20 @@ def test_a_document_is_explained_as_it_was_ranked(client: TestClient, pipeline: 
     assert ask(client, doc_id=hit["doc_id"], first_score=hit["first_score"]) == found
 
 
+def test_what_similar_documents_add_is_a_part_of_the_score_that_was_listed(tmp_path: Path) -> None:
+    options = make_folders(tmp_path)
+    encode_index(Index(options.index), tiny_tk(), dtype="float16", graph=True)
+    with in_process(options) as client:
+        hits = client.post("/search", json={"query": QUERY}).json()["hits"]
+        assert sum(bool(hit["regularization"]) for hit in hits) > 5
+        for hit in hits:
+            given = {"doc_id": hit["doc_id"], "regularization": hit["regularization"]}
+            for asked in (given, {"doc_id": hit["doc_id"]}):
+                found = ask(client, **asked)
+                assert found["score"] == pytest.approx(hit["score"], abs=1e-4)
+                assert found["parts"]["children"][-1]["value"] == hit["regularization"]
+
+
 def test_the_first_stage_that_was_used_counts(client: TestClient, pipeline: Pipeline) -> None:
     found = ask(client, doc_id="d3", method="ql")
     assert found == own(pipeline, "d3", first_score(pipeline.index, "d3", "ql"), "ql").to_json()
@@ -139,6 +155,7 @@ def test_a_change_to_the_query_among_given_texts(
         ({"text": "cat", "model": "bert"}, 400, "there is no model 'bert'"),
         ({"text": ["a", "b"], "model": ["tk", "knrm"]}, 400, "two models explain one"),
         ({"text": "cat", "first_score": [1.0, 2.0]}, 400, "first_score: expected 1"),
+        ({"doc_id": "d1", "regularization": [0.1, 0.2]}, 400, "regularization: expected 1"),
         ({"text": "cat", "change": {"side": "document", "word": "dog"}}, 400, "no word 'dog'"),
         ({"text": "cat", "change": {"side": "left", "word": "dog"}}, 400, "change.side"),
     ],

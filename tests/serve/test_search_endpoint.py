@@ -120,7 +120,7 @@ def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> 
     found = client.post("/search", json={"query": QUERY, "snippets": False}).json()
     assert set(found["hits"][0]) == {
         *("rank", "doc_id", "score", "first_rank", "first_score", "reranked", "probability"),
-        *("passage", "truncated", "ranked_by", "found_by", "neighbour_of"),
+        *("passage", "truncated", "ranked_by", "found_by", "neighbour_of", "regularization"),
     }
 
 
