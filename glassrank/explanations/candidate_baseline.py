@@ -7,7 +7,7 @@ means are over fewer documents.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ from glassrank.explanations.first_stage_terms import OTHER_WORDS, FirstStageTerm
 from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
 from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
 from glassrank.explanations.reading import ReadPassage, TokenizedText, read
-from glassrank.explanations.structure import FIRST_STAGE, ScorePart
+from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
 from glassrank.models.model import TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import batch_by_length
@@ -56,6 +56,7 @@ class RankedDocs:
 
 _WHOLE_FIRST_STAGE = Key(None, "", None, FIRST_STAGE)
 _TOGETHER = Key(None, "", None, TOGETHER)
+_SIMILAR_DOCS = Key(None, "", None, SIMILAR_DOCS)
 Table = dict[Key, NDArray[np.float64]]
 """The values of each part, for all documents."""
 
@@ -105,6 +106,14 @@ class CandidateBaseline:
         table |= _split_first_stage(query.model, candidates, docs, first_stage)
         return cls(query, candidates, docs, table)
 
+    def regularized(self, changes: Mapping[int, float]) -> "CandidateBaseline":
+        """With what similar documents add to candidates, by their numbers."""
+        if not changes:
+            return self
+        numbers = self._candidates.numbers[: self._docs].tolist()
+        added = np.array([changes.get(number, 0.0) for number in numbers])
+        return replace(self, _table={**self._table, _SIMILAR_DOCS: added})
+
     def annotate(self, explanation: Explanation) -> Explanation:
         """Adds to the explanation of one document what puts it above the candidates or below."""
         if self._docs < _MIN_DOCS:
@@ -146,7 +155,11 @@ class CandidateBaseline:
         ((_, lost),) = _iter_batches(self._query, np.array([number]), _ablate_terms, NEVER)
         by_word = _merge_words(self._query, lost)
         terms = {key: float(value[0]) for key, value in by_word.items() if key.term is not None}
-        shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
+        shares = [
+            part
+            for part in explanation.parts.children
+            if part.kind == FIRST_STAGE or part.name == SIMILAR_DOCS
+        ]
         first = values_of(ScorePart.total("", "score", shares)) if shares else {}
         rest = explanation.parts.value - math.fsum([*terms.values(), *first.values()])
         return {**terms, **first, _TOGETHER: rest}

@@ -4,7 +4,7 @@ and what the best other candidate lacks; or why one of two documents is above th
 
 from collections.abc import Sequence
 
-from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, ScorePart
+from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, SIMILAR_DOCS, ScorePart
 
 _MIN_SHARE = 0.25  # of the largest difference: smaller ones are not in the sentence
 _MAX_WORDS, _MAX_RIVAL_WORDS = 3, 2
@@ -73,6 +73,8 @@ def _against_rival(rival: str, parts: ScorePart) -> str:
             return f"{rival}, the next, has less of {quote(missing_words)}."
         return f"{rival}, the next, is as good by every word."
     has = _content(parts, -1, _MAX_RIVAL_WORDS)
+    if -_similar(parts) > max(-_context(parts), -_sum(parts, has)):
+        return f"{rival} is ahead of it: documents similar to {rival} score higher."
     if -_context(parts) > -_sum(parts, has) or not has:
         return f"{rival} is ahead of it: it fits the query as a whole better."
     return f"{rival} is ahead of it for {quote(has)}."
@@ -84,6 +86,9 @@ def pair_headline(left: str, right: str, parts: ScorePart) -> str:
     >>> place, sort = ScorePart("place", "term", 1.25, 0), ScorePart("sort", "term", -0.4, 1)
     >>> pair_headline("list.sort", "sorted", ScorePart.total("", "score", [place, sort]))
     'list.sort stands above sorted for “place” (+1.25); sorted has more of “sort” (+0.40).'
+    >>> similar = ScorePart(SIMILAR_DOCS, "constant", 0.5)
+    >>> pair_headline("csv", "json", ScorePart.total("", "score", [similar]))
+    'csv stands above json as documents similar to it score higher (+0.50).'
     """
     if not parts.value:
         return "Both have the same score."
@@ -95,6 +100,9 @@ def pair_headline(left: str, right: str, parts: ScorePart) -> str:
     reasons = [f"for {_quote_values(more)}"] if more else []
     if context > 0 and (not more or context >= _MIN_SHARE * more[0].value):
         reasons.append(f"as it fits the query as a whole (+{context:.2f})")
+    similar = _similar(parts)
+    if similar > 0 and (not more or similar >= _MIN_SHARE * more[0].value):
+        reasons.append(f"as documents similar to it score higher (+{similar:.2f})")
     why = ", and ".join(reasons) or "by no word alone"
     other = f"; {right} has more of {_quote_values(less)}" if less else ""
     return f"{left} stands above {right} {why}{other}."
@@ -123,3 +131,7 @@ def _sum(parts: ScorePart, names: Sequence[str]) -> float:
 
 def _context(parts: ScorePart) -> float:
     return sum(part.value for part in parts.children if part.name in (CONTEXT, FIRST_STAGE))
+
+
+def _similar(parts: ScorePart) -> float:
+    return sum(part.value for part in parts.children if part.name == SIMILAR_DOCS)

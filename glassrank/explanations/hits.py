@@ -95,16 +95,18 @@ def explain_docs(
             replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
             for explanation, how in zip(explanations, found_ways, strict=True)
         ]
-    changes = regularization or list(map(ranking.find_regularization, doc_ids))
+    changes = regularization or [
+        ranking.get_changes(number).get(pipeline.index.snapshot.find(doc_id), 0.0)
+        for number, doc_id in zip(numbers, doc_ids, strict=True)
+    ]
     return [
-        _add_regularization(ranking.get_baseline(number).annotate(explanation), change)
+        ranking.get_baseline(number).annotate(_add_regularization(explanation, change))
         for number, explanation, change in zip(numbers, explanations, changes, strict=True)
     ]
 
 
 def _add_regularization(explanation: Explanation, change: float) -> Explanation:
-    """What similar documents add is a part of its own. The comparison with all candidates stays
-    that of the model's own scores."""
+    """With what similar documents add, as a part of its own."""
     if not change:
         return explanation
     part = ScorePart(SIMILAR_DOCS, "constant", change)
@@ -162,11 +164,12 @@ class _FullRanking:
             return stages if pipeline.index.snapshot.find(doc_id) in self._candidates.docs else 0
         return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
 
-    def find_regularization(self, doc_id: str) -> float:
-        """What similar documents add to the score of a document; 0 for one that is not ranked."""
-        if not any(stage.is_regularized for stage in self._pipeline.stages):
-            return 0.0
-        return next((hit.regularization for hit in self._final if hit.doc_id == doc_id), 0.0)
+    def get_changes(self, number: int) -> dict[int, float]:
+        """What similar documents add to the documents that a stage ranks last, by their numbers."""
+        if not self._pipeline.stages[number - 1].is_regularized:
+            return {}
+        find = self._pipeline.index.snapshot.find
+        return {find(hit.doc_id): hit.regularization for hit in self._final if hit.stage == number}
 
     def describe_found(self, doc_id: str) -> str:
         """How a document becomes a candidate; empty if it is none of the first ones."""
@@ -205,7 +208,7 @@ class _FullRanking:
                 self._list_ranked(number),
                 self._deadline.share(_BASELINE_TIME_SHARE),
                 self._make_first_stage_terms(words),
-            )
+            ).regularized(self.get_changes(number))
         return self._baselines[number]
 
     def _list_ranked(self, number: int) -> RankedDocs:

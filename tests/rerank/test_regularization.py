@@ -125,6 +125,12 @@ def test_an_explanation_has_it_as_a_part(index: Index, reranker: Reranker, by_id
         )
         assert Explanation.from_json(explanation.to_json()) == explanation
         assert "Candidates that are similar" in str(explanation)
+        against = explanation.against
+        assert against is not None
+        assert against.parts.value == pytest.approx(hit.score - against.mean, abs=1e-4)
+        assert SIMILAR_DOCS in [part.name for part in against.parts.children]
+        assert against.above_rival is not None
+        assert (against.above_rival.value > 0) == (hit.rank == 1)
     pair = explain(search, QUERY, hits[0], hits[1])
     assert pair.parts is not None
     assert pair.parts.value == pytest.approx(hits[0].score - hits[1].score, abs=1e-4)
