@@ -159,6 +159,8 @@ class Cascade:
             stage.query_cost.relax()
             return 0
         began = scheduler.clock()
+        if self.scored_at is not None:  # since then the scores of the model before were sorted
+            self.timing[next(reversed(self.timing))] += began - self.scored_at
         name = stage.reranker.model.name
         with span("batch", model=name, documents=depth):
             encoded = given.embeddings if given else stage.reranker.encode_query(query)

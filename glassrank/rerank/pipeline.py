@@ -455,8 +455,8 @@ class Pipeline:
         for size in CALIBRATION_DOCS if self.stages and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
             few.scored_at = self.scheduler.clock()
-            for stage in self.stages:
-                stage.regularize(few.first.docs, few.first.scores)
+            for stage in self.stages:  # it compares as many, however many candidates there are
+                stage.regularize(docs, np.zeros(len(docs), np.float32))
             self._ranking("", few, 10, "sorting")
 
     def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
