@@ -35,6 +35,9 @@ _FIRST_STAGE_SHARE = 0.5
 """The share of a query's time in which shards must have found their candidates, so that there is
 time to re-rank those of the others."""
 
+_VECTORS_SHARE = 0.8
+"""Of what is left after scoring, in which shards must have sent the vectors of the best."""
+
 _MAX_NETWORK_SHARE = 0.5
 """Of the time for scoring, that is kept for requests and answers to travel."""
 
@@ -272,7 +275,8 @@ class ShardedStage(IndexStage):
             mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
             if len(mine):
                 places[number], requests[number] = mine, (view, self._number, docs[mine])
-        for number, answer in self._index.shards.call("doc_vectors", requests, deadline).items():
+        within = deadline.share(_VECTORS_SHARE)
+        for number, answer in self._index.shards.call("doc_vectors", requests, within).items():
             vectors[places[number]] = answer
         return vectors
 

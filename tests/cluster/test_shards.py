@@ -98,7 +98,8 @@ def test_a_shard_that_is_late_is_left_out_and_named(
     _, parts = indexes
     shards = LocalShards(4, [fast])
     index = ShardedIndex(parts.path, shards)
-    search = ShardedPipeline(index, fast, candidates=50, first_stage="bm25")
+    settings = {"candidates": 50, "first_stage": "bm25"}
+    search = ShardedPipeline(index, fast, **settings, regularization=0)
     whole = search(QUERIES[4].text, 50)
     late = shards.shards[2]
     for call in ("search", "score"):
@@ -117,6 +118,15 @@ def test_a_shard_that_is_late_is_left_out_and_named(
         assert not scored.keys() & held
         before = {hit.doc_id: hit.score for hit in whole}  # others have the scores they had
         assert all(before.get(doc_id, score) == score for doc_id, score in scored.items())
+    search = ShardedPipeline(index, fast, **settings)
+    late_vectors = late.doc_vectors
+    monkeypatch.setattr(
+        late, "doc_vectors", lambda *asked: (time.sleep(2), late_vectors(*asked))[1]
+    )
+    ranking = search(QUERIES[4].text, 50, budget_ms=1000)
+    assert ranking.missing == () and ranking.timing["total"] < 1000
+    changed = {hit.doc_id for hit in ranking if hit.regularization}
+    assert changed and not changed & held  # it keeps its own scores
     shards.close()
     assert search.index.views
 
