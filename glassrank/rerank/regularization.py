@@ -39,8 +39,8 @@ def regularize(
     """What each of n scores gains or loses, from the documents' vectors (n, E), of length 1; 0 for
     a document that has none. None falls below the lowest.
 
-    >>> regularize(np.array([3.0, 2.0, 1.0]), np.float32([[1, 0], [0, 1], [1, 0]]))
-    array([-0.30618623,  0.        ,  0.30618623], dtype=float32)
+    >>> regularize(np.array([3.0, 2.0, 1.0]), np.float32([[1, 0], [0, 1], [1, 0]])).round(3)
+    array([-0.087,  0.   ,  0.087], dtype=float32)
     """
     cosines = np.maximum(vectors @ vectors.T, np.float32(0))  # (n, n)
     np.fill_diagonal(cosines, 0)
@@ -49,6 +49,7 @@ def regularize(
         weights *= weights >= -np.partition(-weights, _NEAREST - 1, axis=1)[:, [_NEAREST - 1]]
     total = weights.sum(1)  # (n,)
     means = (weights @ scores) / np.maximum(total, np.float32(1e-9))
+    weight *= min(1, (len(scores) - 1) / _NEAREST)  # few candidates have few that are similar
     most = _MOST * scores.std()
     changes: NDArray[np.float32] = np.where(total > 0, np.clip(means - scores, -most, most), 0)
     return (weight * changes).astype(np.float32)

@@ -48,7 +48,8 @@ def by_hand(scores: list[float], vectors: list[np.ndarray], weight: float) -> li
         total = sum(share for share, _ in near)
         mean = sum(share * score for share, score in near) / total if total else scores[i]
         most = 0.75 * statistics.pstdev(scores)
-        changes.append(weight * max(-most, min(most, mean - scores[i])))
+        share = min(1, (len(scores) - 1) / 7)
+        changes.append(share * weight * max(-most, min(most, mean - scores[i])))
     return changes
 
 
@@ -66,6 +67,13 @@ def test_it_is_a_mean_over_the_nearest(count: int) -> None:
     assert not found[~is_stored].any()
     moved = scores + found
     assert scores.min() - 1e-5 <= moved.min() and moved.max() <= scores.max() + 1e-5
+
+
+def test_two_that_are_alike_do_not_change_places() -> None:
+    vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
+    scores = np.array([3.3, 2.2, -5.0])
+    moved = scores + regularize(scores, vectors)
+    assert 0.5 < moved[0] - moved[1] < 1.1
 
 
 def test_the_best_are_compared() -> None:
