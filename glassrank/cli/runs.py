@@ -97,8 +97,13 @@ def rerank(
     if ray is not None and device != "cpu":
         raise InputError("a cluster re-ranks on CPUs; leave out --device or --ray")
     with ExitStack() as stack:
-        options: Any = {"budget_ms": budget_ms, "candidates": depth, "plan": plan, "exact": exact}
-        options |= {"regularization": regularization}
+        options: Any = {
+            "budget_ms": budget_ms,
+            "candidates": depth,
+            "plan": plan,
+            "regularization": regularization,
+            "exact": exact,
+        }
         pipeline = (
             Pipeline.open(index, model, device=device, **options)
             if ray is None

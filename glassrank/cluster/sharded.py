@@ -4,7 +4,7 @@ A query takes the statistics of the whole collection along, so that scores are w
 computes. The best of all shards are the candidates, and each shard scores its own of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,13 @@ class ShardedStage(IndexStage):
             asked += len(more.docs)
         return scored
 
+    def _divide(self, docs: NDArray[np.int64]) -> Iterator[tuple[int, View, NDArray[np.int64]]]:
+        """Shards that have some of these documents, by number, and the places of theirs."""
+        for number, view in enumerate(self._index.views):
+            mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
+            if len(mine):
+                yield number, view, mine
+
     def _ask(self, candidates: Any, scheduler: Scheduler, deadline: Deadline) -> ScoredDocs:
         query, docs, first_stage, at = candidates
         at = np.arange(len(docs)) if at is None else at
@@ -235,12 +242,10 @@ class ShardedStage(IndexStage):
         )
         within = left - way if left < float("inf") else None
         requests, places = {}, {}
-        for number, view in enumerate(self._index.views):
-            mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
-            if len(mine):
-                places[number] = mine
-                asked = (self._number, query, docs[mine], first_stage[mine], within)
-                requests[number] = (view, *asked)
+        for number, view, mine in self._divide(docs):
+            places[number] = mine
+            asked = (self._number, query, docs[mine], first_stage[mine], within)
+            requests[number] = (view, *asked)
         began = scheduler.clock()
         answers = self._index.shards.call("score", requests, deadline)
         if answers:
@@ -271,10 +276,8 @@ class ShardedStage(IndexStage):
         assert self.store is not None
         vectors = np.zeros((len(docs), self.store.layout.width), np.float32)
         requests, places = {}, {}
-        for number, view in enumerate(self._index.views):
-            mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
-            if len(mine):
-                places[number], requests[number] = mine, (view, self._number, docs[mine])
+        for number, view, mine in self._divide(docs):
+            places[number], requests[number] = mine, (view, self._number, docs[mine])
         within = deadline.share(_VECTORS_SHARE)
         for number, answer in self._index.shards.call("doc_vectors", requests, within).items():
             vectors[places[number]] = answer

@@ -106,12 +106,12 @@ class CandidateBaseline:
         table |= _split_first_stage(query.model, candidates, docs, first_stage)
         return cls(query, candidates, docs, table)
 
-    def regularized(self, changes: Mapping[int, float]) -> "CandidateBaseline":
+    def regularized(self, by_doc: Mapping[int, float]) -> "CandidateBaseline":
         """With what similar documents add to candidates, by their numbers."""
-        if not changes:
+        if not by_doc:
             return self
         numbers = self._candidates.numbers[: self._docs].tolist()
-        added = np.array([changes.get(number, 0.0) for number in numbers])
+        added = np.array([by_doc.get(number, 0.0) for number in numbers])
         return replace(self, _table={**self._table, _SIMILAR_DOCS: added})
 
     def annotate(self, explanation: Explanation) -> Explanation:

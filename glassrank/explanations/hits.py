@@ -95,29 +95,29 @@ def explain_docs(
             replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
             for explanation, how in zip(explanations, found_ways, strict=True)
         ]
-    changes = regularization or [
-        ranking.get_changes(number).get(pipeline.index.snapshot.find(doc_id), 0.0)
+    regularization = regularization or [
+        ranking.get_regularization(number).get(pipeline.index.snapshot.find(doc_id), 0.0)
         for number, doc_id in zip(numbers, doc_ids, strict=True)
     ]
     return [
-        ranking.get_baseline(number).annotate(_add_regularization(explanation, change))
-        for number, explanation, change in zip(numbers, explanations, changes, strict=True)
+        ranking.get_baseline(number).annotate(_add_regularization(explanation, added))
+        for number, explanation, added in zip(numbers, explanations, regularization, strict=True)
     ]
 
 
-def _add_regularization(explanation: Explanation, change: float) -> Explanation:
+def _add_regularization(explanation: Explanation, added: float) -> Explanation:
     """With what similar documents add, as a part of its own."""
-    if not change:
+    if not added:
         return explanation
-    part = ScorePart(SIMILAR_DOCS, "constant", change)
+    part = ScorePart(SIMILAR_DOCS, "constant", added)
     root = explanation.parts
     note = (
-        f"Candidates that are similar to it have {'higher' if change > 0 else 'lower'} scores, "
-        f"which changes its own by {format_signed(change)}."
+        f"Candidates that are similar to it have {'higher' if added > 0 else 'lower'} scores, "
+        f"which changes its own by {format_signed(added)}."
     )
     return replace(
         explanation,
-        score=explanation.score + change,
+        score=explanation.score + added,
         parts=ScorePart.total(root.name, root.kind, (*root.children, part)),
         rest=(*explanation.rest, part),
         notes=(*explanation.notes, note),
@@ -164,7 +164,7 @@ class _FullRanking:
             return stages if pipeline.index.snapshot.find(doc_id) in self._candidates.docs else 0
         return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
 
-    def get_changes(self, number: int) -> dict[int, float]:
+    def get_regularization(self, number: int) -> dict[int, float]:
         """What similar documents add to the documents that a stage ranks last, by their numbers."""
         if not self._pipeline.stages[number - 1].is_regularized:
             return {}
@@ -208,7 +208,7 @@ class _FullRanking:
                 self._list_ranked(number),
                 self._deadline.share(_BASELINE_TIME_SHARE),
                 self._make_first_stage_terms(words),
-            ).regularized(self.get_changes(number))
+            ).regularized(self.get_regularization(number))
         return self._baselines[number]
 
     def _list_ranked(self, number: int) -> RankedDocs:

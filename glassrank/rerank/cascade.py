@@ -52,7 +52,7 @@ class Cascade:
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
     probabilities: NDArray[np.float64] = field(init=False)  # (n,) of relevance, or nan
-    changes: NDArray[np.float64] = field(init=False)  # (n,) of scores, by regularization
+    regularization: NDArray[np.float64] = field(init=False)  # (n,) what it adds to scores
     spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: the whole text
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
@@ -83,7 +83,7 @@ class Cascade:
         fused = self.first.fused
         self.scores = (self.first.scores if fused is None else fused).astype(np.float64)
         self.probabilities = np.full(len(self.places), np.nan)
-        self.changes = np.zeros(len(self.places))
+        self.regularization = np.zeros(len(self.places))
         self.spans = np.full((len(self.places), 2), -1)
         self.truncated = np.zeros(len(self.places), np.bool_)
 
@@ -193,9 +193,9 @@ class Cascade:
             self.probabilities[scored.places] = stage.probabilities(
                 scored.scores, self.first.scores[places]
             )
-            changes = stage.regularize(self.first.docs[places], scored.scores, deadline)
-            self.changes[scored.places] = changes
-            self._sort(scored._replace(scores=scored.scores + changes))
+            added = stage.regularize(self.first.docs[places], scored.scores, deadline)
+            self.regularization[scored.places] = added
+            self._sort(scored._replace(scores=scored.scores + added))
         return len(scored.places)
 
     def bring_in(
@@ -227,7 +227,7 @@ class Cascade:
         self.places = np.concatenate([self.places, len(self.places) + np.arange(count)])
         self.scores = _extend(self.scores, count, 0.0)
         self.probabilities = _extend(self.probabilities, count, np.nan)
-        self.changes = _extend(self.changes, count, 0.0)
+        self.regularization = _extend(self.regularization, count, 0.0)
         self.spans = _extend(self.spans, count, -1)
         self.truncated = _extend(self.truncated, count, False)
 
@@ -245,7 +245,7 @@ class Cascade:
         moved = np.concatenate([scored.places, left])[order]
         self.spans[scored.places], self.truncated[scored.places] = scored.spans, scored.truncated
         self.places, self.probabilities = self.places[moved], self.probabilities[moved]
-        self.changes = self.changes[moved]
+        self.regularization = self.regularization[moved]
         self.spans, self.truncated = self.spans[moved], self.truncated[moved]
         self.scores = scores
 
@@ -285,7 +285,7 @@ class Cascade:
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
             *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
-            *(kinds, self.parents[best], self.changes),
+            *(kinds, self.parents[best], self.regularization),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         hits = []
@@ -301,7 +301,7 @@ class Cascade:
                 truncated,
                 kind,
                 parent,
-                change,
+                added,
             ) = row
             hit = Hit(
                 rank,
@@ -316,7 +316,7 @@ class Cascade:
                 stage,
                 found_by[kind],
                 None if parent < 0 else doc_id(parent),
-                change,
+                added,
             )
             hits.append(hit.with_reader(partial(doc, number), show))
         return tuple(hits)

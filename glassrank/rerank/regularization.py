@@ -51,8 +51,8 @@ def regularize(
     means = (weights @ scores) / np.maximum(total, np.float32(1e-9))
     weight *= min(1, (len(scores) - 1) / _NEAREST)  # few candidates have few that are similar
     most = _MOST * scores.std()
-    changes: NDArray[np.float32] = np.where(total > 0, np.clip(means - scores, -most, most), 0)
-    return (weight * changes).astype(np.float32)
+    added: NDArray[np.float32] = np.where(total > 0, np.clip(means - scores, -most, most), 0)
+    return (weight * added).astype(np.float32)
 
 
 def pick_best(scores: NDArray[np.floating]) -> NDArray[np.int64]:

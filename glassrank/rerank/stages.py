@@ -330,12 +330,12 @@ class IndexStage(Stage):
         self, docs: NDArray[np.int64], scores: NDArray[np.float32], deadline: Deadline = NEVER
     ) -> NDArray[np.float32]:
         """Of the best documents, by their vectors in the store."""
-        changes = np.zeros_like(scores)
+        added = np.zeros_like(scores)
         if self.is_regularized:
             best = pick_best(scores)
             vectors = self.read_doc_vectors(docs[best], deadline)
-            changes[best] = regularize(scores[best], vectors, self.regularization)
-        return changes
+            added[best] = regularize(scores[best], vectors, self.regularization)
+        return added
 
     @property
     def is_regularized(self) -> bool:

@@ -375,14 +375,14 @@ class ScoreExplainer:
         self, pipeline: Pipeline, params: ExplainRequest, which: slice, deadline: Deadline
     ) -> Iterable[Explanation]:
         """Documents of the index, or given texts."""
-        first_scores, changes = params.first_scores, params.regularizations
+        first_scores, added = params.first_scores, params.regularizations
         if params.doc_ids:
             return explain_docs(
                 pipeline,
                 params.query,
                 params.doc_ids[which],
                 first_scores=None if first_scores is None else first_scores[which],
-                regularization=None if changes is None else changes[which],
+                regularization=None if added is None else added[which],
                 characters=self._service.limits.text_characters,
                 method=params.method,
                 deadline=deadline,

@@ -113,14 +113,14 @@ function explainForm(asked, ids, found) {
   const hits = ids.map((id) => found.get(id));
   const models = hits.map((hit) => hit?.ranked_by ?? asked.model).filter(Boolean);
   const scores = hits.map((hit) => hit?.first_score).filter((score) => typeof score === "number");
-  const changes = hits.map((hit) => hit?.regularization).filter((one) => typeof one === "number");
+  const added = hits.map((hit) => hit?.regularization).filter((one) => typeof one === "number");
   return {
     query: asked.query,
     doc_id: ids,
     model: new Set(models).size > 1 ? models : models.slice(0, 1),
     method: asked.method,
     ...(scores.length === ids.length ? { first_score: scores } : {}),
-    ...(changes.length === ids.length ? { regularization: changes } : {}),
+    ...(added.length === ids.length ? { regularization: added } : {}),
   };
 }
 
