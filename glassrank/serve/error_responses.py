@@ -69,32 +69,26 @@ def to_response(error: HttpError, code: str = "") -> Response:
     return json_error(error.status, error.message, headers, code)
 
 
-async def handle_http_error(request: Request, error: Exception) -> Response:
-    """Turn an exception into a response."""
-    assert isinstance(error, HttpError)
+async def _handle_http_error(request: Request, error: HttpError) -> Response:
     return to_response(error)
 
 
-async def handle_glassrank_error(request: Request, error: Exception) -> Response:
-    """Errors of the packages that the service uses."""
-    assert isinstance(error, GlassrankError)
+async def _handle_glassrank_error(request: Request, error: GlassrankError) -> Response:
     if isinstance(error, LateError):
         return to_response(HttpError(503, str(error), 0.0), error.code)
     return json_error(400 if isinstance(error, InputError) else 500, str(error), code=error.code)
 
 
-async def handle_framework_error(request: Request, error: Exception) -> Response:
+async def _handle_framework_error(request: Request, error: HTTPException) -> Response:
     """What the middleware accepts, and the framework does not."""
-    assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
         message = "the body is not JSON that can be read"
     return json_error(error.status_code, message, dict(error.headers or {}))
 
 
-async def handle_invalid_request(request: Request, error: Exception) -> Response:
+async def _handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
     """A request that does not match its schema: names the first field that is wrong."""
-    assert isinstance(error, RequestValidationError)
     # Where a field has two types, an error in the matching one says more than "not the other".
     errors = sorted(error.errors()[:_MAX_ERRORS], key=lambda each: each["type"].endswith("_type"))
     first = errors[0]
@@ -117,15 +111,14 @@ def _is_field(part: int | str) -> bool:
     return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int", "float"))
 
 
-async def handle_bug(request: Request, error: Exception) -> Response:
-    """Turn an exception into a response."""
+async def _handle_bug(request: Request, error: Exception) -> Response:
     return json_error(500, "an internal error occurred; the service's log has the details")
 
 
 HANDLERS = {
-    HttpError: handle_http_error,
-    GlassrankError: handle_glassrank_error,
-    HTTPException: handle_framework_error,
-    RequestValidationError: handle_invalid_request,
-    Exception: handle_bug,
+    HttpError: _handle_http_error,
+    GlassrankError: _handle_glassrank_error,
+    HTTPException: _handle_framework_error,
+    RequestValidationError: _handle_invalid_request,
+    Exception: _handle_bug,
 }
