@@ -7,10 +7,11 @@ stopped one goes on, and a shard copies only its own segments and parts.
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores, load_store_manifest
@@ -27,6 +28,7 @@ RANGE_BYTES = 8 << 20
 _FILES_AT_ONCE = 8
 CACHE = "GLASSRANK_CACHE"
 _INCOMING = "incoming"
+Loaded = TypeVar("Loaded")
 
 
 def parse_url(path: object) -> str | None:
@@ -42,12 +44,12 @@ def parse_url(path: object) -> str | None:
 class Mirror:
     """A copy of an index, or of some of it."""
 
-    def __init__(self, url: str, name: str = "whole", cache: Path | None = None) -> None:
-        """`name` tells copies of different parts of one index apart. They stand in `cache`, or
-        where GLASSRANK_CACHE says."""
+    def __init__(self, url: str, name: str = "whole") -> None:
+        """`name` tells copies of different parts of one index apart. They stand where
+        GLASSRANK_CACHE says."""
         self.url = url
         self._files, self._root = _opened(url)
-        folder = cache or Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
+        folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
         digest = hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
         self.path = folder / "copies" / digest / name
 
@@ -86,16 +88,13 @@ class Mirror:
             content = self._read(MANIFEST_FILE)
         except FileNotFoundError:
             raise InputError(f"{self.url} is not an index (it has no {MANIFEST_FILE})") from None
-        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
-            incoming.write(MANIFEST_FILE, content)
-            return content, load_manifest(incoming)
+        return content, _load(folder, MANIFEST_FILE, content, load_manifest)
 
     def _stores(self) -> list[str]:
         try:
-            entries = self._files.ls(f"{self._root}/stores", detail=False)
+            return sorted(_names(self._files, f"{self._root}/stores"))
         except FileNotFoundError:
             return []
-        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
     def _copy_stores(self, folder: Folder, others: Collection[str] | None) -> None:
         for name in self._stores():
@@ -108,14 +107,12 @@ class Mirror:
     def _store(self, folder: Folder, place: str, others: Collection[str] | None) -> None:
         """Its parts but for those of `others`; if that is None, its graph alone."""
         content = self._read(f"{place}/{STORE_FILE}")
-        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
-            incoming.write(STORE_FILE, content)
-            manifest = load_store_manifest(incoming)
+        manifest = _load(folder, STORE_FILE, content, load_store_manifest)
         for part in manifest.parts:
             if others is not None and part.segment not in others:
                 self._copy(folder, f"{place}/{part.name}", part.name, part.files)
         if others is None and (graph := manifest.graph) is not None:
-            self._copy_file(folder, f"{place}/{graph.name}", graph.name, graph.file)
+            self._copy_file(folder, place, graph.name, graph.file)
         folder.write(STORE_FILE, content)
 
     def _segments(self, folder: Folder, records: Iterable[SegmentRecord]) -> None:
@@ -127,15 +124,13 @@ class Mirror:
             parent.make_child(name, exist_ok=True) as folder,
             ThreadPoolExecutor(_FILES_AT_ONCE) as threads,
         ):
-
-            def copy(file: str) -> None:
-                self._copy_file(folder, f"{place}/{file}", file, files[file])
-
-            list(threads.map(copy, files))
+            copy = partial(self._copy_file, folder, place)
+            list(threads.map(copy, files, files.values()))
             folder.sync()
 
     def _copy_file(self, folder: Folder, place: str, name: str, record: FileRecord) -> None:
         """By ranges, from where a copy that was stopped ended."""
+        place = f"{place}/{name}"
         if folder.kind(name) is None:
             folder.create(name).close()
         with folder.reopen(name) as file:
@@ -167,11 +162,11 @@ def publish(path: Path, url: str) -> None:
     with Folder.open(path) as folder:
         manifest = load_manifest(folder)
     named = {record.name for record in manifest.segments}
-    before: set[str] = set()
     if files.exists(f"{root}/{MANIFEST_FILE}"):
+        content = bytes(files.cat_file(f"{root}/{MANIFEST_FILE}"))
         with tempfile.TemporaryDirectory() as place, Folder.open(place) as folder:
-            folder.write(MANIFEST_FILE, bytes(files.cat_file(f"{root}/{MANIFEST_FILE}")))
-            before = {record.name for record in load_manifest(folder).segments}
+            before = _load(folder, MANIFEST_FILE, content, load_manifest)
+        named |= {record.name for record in before.segments}
     for record in manifest.segments:
         for name, file in record.files.items():
             _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
@@ -186,10 +181,20 @@ def publish(path: Path, url: str) -> None:
                 _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
         _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")
     _put(files, path / MANIFEST_FILE, f"{root}/{MANIFEST_FILE}")
-    for entry in files.ls(root, detail=False):
-        name = str(entry).rstrip("/").rsplit("/", 1)[-1]
-        if name.startswith("segment-") and name not in named | before:
+    for name in _names(files, root):
+        if name.startswith("segment-") and name not in named:
             files.rm(f"{root}/{name}", recursive=True)
+
+
+def _load(folder: Folder, name: str, content: bytes, load: Callable[[Folder], Loaded]) -> Loaded:
+    """A manifest that is not in its place yet."""
+    with folder.make_child(_INCOMING, exist_ok=True) as incoming:
+        incoming.write(name, content)
+        return load(incoming)
+
+
+def _names(files: Any, place: str) -> list[str]:
+    return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(place, detail=False)]
 
 
 def _put(files: Any, source: Path, target: str, size: int | None = None) -> None:

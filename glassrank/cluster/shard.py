@@ -255,10 +255,8 @@ class Shards(ABC):
 class LocalShards(Shards):
     """All shards in this process: the reference that a cluster must equal."""
 
-    def __init__(
-        self, count: int, models: Sequence[Reranker] = (), *, verify: bool = False
-    ) -> None:
-        self.shards = [Shard(models, verify=verify) for _ in range(count)]
+    def __init__(self, count: int, models: Sequence[Reranker] = ()) -> None:
+        self.shards = [Shard(models, verify=False) for _ in range(count)]
         self._threads = ThreadPoolExecutor(max_workers=count)
 
     def __len__(self) -> int:

@@ -135,16 +135,14 @@ def _open_index(
 ) -> Index:
     if shards is None:
         return Index(path, verify=verify, checked=checked)
-    return ShardedIndex(
-        path.absolute(), shards, checked=checked
-    )  # each shard verifies its own segments
+    # Each shard verifies its own segments.
+    return ShardedIndex(path.absolute(), shards, checked=checked)
 
 
 def _make_pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:
     """`models` by their numbers among all models of the service."""
     rerankers = list(models.values())
     if isinstance(index, ShardedIndex):
-        settings["verify"] = False
         return ShardedPipeline(index, rerankers, numbers=list(models), **settings)
     return Pipeline(index, rerankers, **settings)
 
