@@ -23,8 +23,12 @@ _PATIENCE_SECONDS = 900.0
 
 
 @contextmanager
-def connect(address: str) -> Iterator[None]:
-    """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before."""
+def connect(address: str | None) -> Iterator[None]:
+    """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before.
+    None: there is nothing to connect to."""
+    if address is None:
+        yield
+        return
     with needs_extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -27,7 +27,7 @@ from glassrank.serve.error_responses import HANDLERS, HttpError
 from glassrank.serve.loaded import NO_MODEL, IndexReloader
 from glassrank.serve.middleware import Endpoint, RequestMiddleware
 from glassrank.serve.options import Options
-from glassrank.serve.reranking import TextsReranker
+from glassrank.serve.reranking import rerank_texts
 from glassrank.serve.schemas import (
     DocId,
     ExplainRequest,
@@ -130,7 +130,6 @@ def _add_model_names(app: FastAPI, options: Options) -> None:
 
 def _add_search_endpoints(app: FastAPI, service: Service) -> None:
     searcher, explainer = Searcher(service), ScoreExplainer(service)
-    reranker = TextsReranker(service)
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
     }
@@ -155,12 +154,12 @@ def _add_search_endpoints(app: FastAPI, service: Service) -> None:
     @app.post("/v1/rerank")
     async def rerank_v1(request: Request, params: RerankRequest) -> Response:
         """Given texts, best first, for clients of Cohere's v1 and of Jina."""
-        return await reranker(request, params, "1")
+        return await rerank_texts(service, request, params, "1")
 
     @app.post("/v2/rerank")
     async def rerank_v2(request: Request, params: RerankRequest) -> Response:
         """Given texts, best first, for clients of Cohere's v2."""
-        return await reranker(request, params, "2")
+        return await rerank_texts(service, request, params, "2")
 
 
 def _add_state_endpoints(app: FastAPI, service: Service) -> None:

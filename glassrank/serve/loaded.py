@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.cluster import ShardedIndex, ShardedPipeline, Shards
+from glassrank.cluster.cluster import RayShards, processors
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores
 from glassrank.errors import DiskError, GlassrankError, InputError, wrap_os_errors
@@ -148,8 +149,6 @@ def _make_pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any
 
 
 def _start_shards(options: Options) -> Shards:
-    from glassrank.cluster.cluster import RayShards, processors
-
     segments = max(1, len(read_manifest(options.index).segments))
     folders = [folder for _, folder in options.models]
     return RayShards(min(options.shards or processors(), segments), folders)

@@ -283,7 +283,7 @@ class RequestMiddleware:
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe((ended - state["arrived"]) / 1e3)
         if status == 200 and "done" in state:
-            self._service.record_sending(ended - state["done"])
+            self._service.scheduler.learn("sending", 1, ended - state["done"])
             if ended - state["arrived"] > state["budget_ms"]:
                 self._metrics.overruns.labels(route).inc()
 

@@ -129,15 +129,11 @@ class Service:
         self.texts = self._queue("texts", 1)
         self.scheduler = Scheduler()
         self.query_log = None if options.log is None else QueryLog(options.log, self.limits)
-        self.interleaving = (
-            None
-            if options.interleave is None
-            else Interleaving(
-                (next(iter(options.pipelines)), options.interleave),
-                options.interleave_share,
-                self.limits.open_interleavings,
-            )
-        )
+        self.interleaving: Interleaving | None = None
+        if options.interleave is not None:
+            models = next(iter(options.pipelines)), options.interleave
+            most_open = self.limits.open_interleavings
+            self.interleaving = Interleaving(models, options.interleave_share, most_open)
         self.closing = False
         self._publish()
 
@@ -186,10 +182,6 @@ class Service:
                 state.done = now()
 
         return await asyncio.wrap_future(queue.submit(timed, deadline, needs_ms))
-
-    def record_sending(self, took: float) -> None:
-        """Learns how many milliseconds a finished response took to be sent."""
-        self.scheduler.learn("sending", 1, took)
 
     @contextmanager
     def run_in_background(self, on_stuck: Callable[[], None]) -> Iterator[None]:
