@@ -23,6 +23,7 @@ from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.index.methods import METHODS
 from glassrank.rerank import Pipeline
+from glassrank.serve import searching
 from glassrank.serve.error_responses import HANDLERS, HttpError
 from glassrank.serve.loaded import NO_MODEL, IndexReloader
 from glassrank.serve.middleware import Endpoint, RequestMiddleware
@@ -37,7 +38,7 @@ from glassrank.serve.schemas import (
     describe_search_parameters,
     parse_search,
 )
-from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, check_document
+from glassrank.serve.searching import NDJSON, check_document
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import enable_tracing
 
@@ -129,7 +130,6 @@ def _add_model_names(app: FastAPI, options: Options) -> None:
 
 
 def _add_search_endpoints(app: FastAPI, service: Service) -> None:
-    searcher, explainer = Searcher(service), ScoreExplainer(service)
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
     }
@@ -137,19 +137,20 @@ def _add_search_endpoints(app: FastAPI, service: Service) -> None:
     @app.post("/search", responses=streams)
     async def search(request: Request, params: SearchRequest) -> Response:
         """Hits for a query within its budget; for a list of queries, a list of responses."""
-        return await searcher(request, params)
+        return await searching.search(service, request, params)
 
     parameters = {"parameters": describe_search_parameters()}
 
     @app.get("/search", responses=streams, openapi_extra=parameters)
     async def search_by_url(request: Request) -> Response:
         """The same, with all parameters in the URL."""
-        return await searcher(request, parse_search(request.scope["query_string"]))
+        params = parse_search(request.scope["query_string"])
+        return await searching.search(service, request, params)
 
     @app.post("/explain")
     async def explain(request: Request, params: ExplainRequest) -> Response:
         """Why a document has its score; two side by side; what a change would do."""
-        return await explainer(request, params)
+        return await searching.explain(service, request, params)
 
     @app.post("/v1/rerank")
     async def rerank_v1(request: Request, params: RerankRequest) -> Response:
