@@ -41,6 +41,7 @@ _ALWAYS_SHOWN = 10
 see."""
 
 Emit = Callable[[bytes], None]
+Line = Callable[[str, dict[str, Any]], None]
 
 
 async def search(service: Service, request: Request, params: SearchRequest) -> Response:
@@ -97,12 +98,7 @@ class Searcher:
         self._scheduler.learn("response", made, now() - began - sum(map(_model_ms, results)))
         return body
 
-    def _search(
-        self,
-        query: str,
-        deadline: Deadline,
-        line: Callable[[str, dict[str, Any]], None] | None,
-    ) -> dict[str, Any]:
+    def _search(self, query: str, deadline: Deadline, line: Line | None) -> dict[str, Any]:
         began = now()
         loaded, params = self._loaded, self._params
         model, pipeline = loaded.choose(params.model)
