@@ -174,9 +174,10 @@ def _add_state_endpoints(app: FastAPI, service: Service) -> None:
             check_document(loaded, id, service.limits)
             most = service.limits.doc_characters
             document = asdict(loaded.index.doc(id, most + 1))
-            is_cut = document.pop("fields_cut") or len(document["text"]) > most
-            cut = {"cut": True} if is_cut else {}
-            return to_bytes({**document, "text": document["text"][:most], **cut})
+            text = document["text"]
+            if document.pop("fields_cut") or len(text) > most:
+                document |= {"text": text[:most], "cut": True}
+            return to_bytes(document)
 
         return json_response(await service.run(request, service.texts, read, budget_ms))
 
@@ -195,9 +196,8 @@ def _add_state_endpoints(app: FastAPI, service: Service) -> None:
         return json_response(to_bytes(describe_service(service)))
 
     for name, path in _report_files(service.options):
-        app.get(f"/{name}", summary=f"The report of `glassrank {name}`.")(
-            _report_endpoint(path, service.options.reports_pending)
-        )
+        send_report = _report_endpoint(path, service.options.reports_pending)
+        app.get(f"/{name}", summary=f"The report of `glassrank {name}`.")(send_report)
 
     @app.get("/healthz")
     async def healthz() -> Response:

@@ -71,7 +71,7 @@ class LoadedIndex:
         }
         for reranker in rerankers.values():
             warm_up(reranker)  # for texts that come with a request
-        return cls(index, pipelines, _make_pipeline(index, {}, method=options.method)).warm_up()
+        return cls(index, pipelines, _make_pipeline(index, {}, method=options.method))._warm_up()
 
     def follow(self) -> "LoadedIndex":
         """The same, as index and stores are now."""
@@ -79,9 +79,9 @@ class LoadedIndex:
         shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
         index = _open_index(self.index.path, shards, verify=False, checked=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
-        return LoadedIndex(index, pipelines, self.first_stage.follow(index)).warm_up()
+        return LoadedIndex(index, pipelines, self.first_stage.follow(index))._warm_up()
 
-    def warm_up(self) -> "LoadedIndex":
+    def _warm_up(self) -> "LoadedIndex":
         """Compiles all code and reads the filters' columns before the first request."""
         self.index.snapshot.prepare_filters()
         for doc in islice(self.index.docs(), 1):
@@ -91,14 +91,13 @@ class LoadedIndex:
 
     def list_warnings(self) -> list[str]:
         """One for each store that lacks documents, which are encoded on the fly."""
-        return sorted(
-            {
-                f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to "
-                "rank; run glassrank encode again"
-                for stage in self._stages()
-                if stage.store is not None and stage.num_missing
-            }
-        )
+        lacking = {
+            f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to rank; "
+            "run glassrank encode again"
+            for stage in self._stages()
+            if stage.store is not None and stage.num_missing
+        }
+        return sorted(lacking)
 
     def encodes_on_the_fly(self) -> bool:
         """Whether a model has to encode documents while a query waits."""

@@ -170,7 +170,8 @@ class Service:
         needs_ms: float | None = None,
     ) -> Result:
         """Runs `work` in a thread of the queue; the budget counts from the request's arrival."""
-        self.options.on_request()
+        if self.options.on_request is not None:
+            self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
         deadline = self.scheduler.response_deadline(state.arrived, budget_ms)
