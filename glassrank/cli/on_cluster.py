@@ -93,10 +93,10 @@ def open_pipeline(
     from glassrank.rerank.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
-    settings |= {"plan": None if plan is None else CascadePlan.read(plan)}
+    depths = None if plan is None else CascadePlan.read(plan)
+    calibrate = settings["budget_ms"] is not None
     with open_index(index, address, shards, models, exact=exact) as sharded:
-        calibrate = settings["budget_ms"] is not None
-        yield ShardedPipeline(sharded, rerankers, calibrate=calibrate, **settings)
+        yield ShardedPipeline(sharded, rerankers, plan=depths, calibrate=calibrate, **settings)
 
 
 def absolute_model(model: str) -> str:

@@ -5,7 +5,7 @@ Nothing outside of this file imports Ray, and this file does so when a cluster i
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isinf
 from typing import Any
 
@@ -140,13 +140,10 @@ class RayShards(Shards):
         ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=seconds)
         answers = {}
         for number, reference in references.items():
-            if reference in ready:
-                try:
+            with suppress(ray.exceptions.RayActorError):
+                if reference in ready:
                     answers[number] = _result(reference)
-                    continue
-                except ray.exceptions.RayActorError:
-                    pass
-            if not late:
+            if not late and number not in answers:
                 raise GlassrankError(
                     f"the shard {requests[number][0].name} does not respond; check that the "
                     "cluster has room for it and can read the index, and run this again"
