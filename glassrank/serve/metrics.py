@@ -110,7 +110,6 @@ def remove_shared(folder: Path) -> None:
 
 
 def _remove_dead_workers(folder: Path) -> None:
-    """Removes the gauges of workers that have ended."""
     for path in folder.glob("gauge_live*.db"):
         worker = path.stem.rpartition("_")[2]
         if not Path("/proc", worker).exists() and Path("/proc").exists():

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.deadline import NEVER, Deadline, now, thread_time
+from glassrank.deadline import Deadline, now, thread_time
 from glassrank.explanations import (
     Change,
     Explanation,
@@ -75,7 +75,8 @@ class Searcher:
         self._params = params
         self._arrived = arrived
         self._others = service.searches.admission.count > 0
-        self._room = ByteBudget(service.limits.response_bytes)
+        always = max(1, _ALWAYS_SHOWN // len(params.queries))
+        self._writer = HitWriter(service.limits, always)
 
     def respond(self, deadline: Deadline, emit: Emit | None = None) -> bytes:
         """The body of the response; with `emit`, each stage of each query becomes a line."""
@@ -102,9 +103,7 @@ class Searcher:
         began = now()
         loaded, params = self._loaded, self._params
         model, pipeline = loaded.choose(params.model)
-        always = max(1, _ALWAYS_SHOWN // len(params.queries))
         snippets = loaded.index.snippets(query) if params.snippets else None
-        writer = HitWriter(snippets, self._room, self._service.limits, always)
         query_id = secrets.token_hex(8)
         interleaving = self._service.interleaving
         if interleaving is not None and (params.model is not None or not interleaving.draw()):
@@ -131,9 +130,9 @@ class Searcher:
         result: dict[str, Any] = {}
         for ranking in rankings:
             ranked = now()
-            texts = writer.write(ranking, deadline)
+            texts = self._writer.write(ranking, snippets, deadline)
             ended = now()
-            self._scheduler.learn("snippets", writer.made, ended - ranked)
+            self._scheduler.learn("snippets", self._writer.made, ended - ranked)
             # The total is the request's, not that of ranking alone.
             ranking_ms = {name: ms for name, ms in ranking.timing.items() if name != "total"}
             timing = {"queue": began - self._arrived, **ranking_ms, "snippets": ended - ranked}
@@ -183,44 +182,26 @@ def interleave_rankings(
     )
 
 
-class ByteBudget:
-    """Bytes that a response may still use for titles, snippets and metadata."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def take(self, shown: dict[str, Any]) -> bool:
-        """Whether there was room for this."""
-        self.left -= len(to_bytes(shown))
-        return self.left >= 0
-
-
 class HitWriter:
-    """Titles, snippets and metadata of hits. It makes each once, although a stream shows hits
-    twice, and leaves out what there is no time or no room for."""
+    """Titles, snippets and metadata of a request's hits. It makes each once, although a stream
+    shows hits twice, and leaves out what there is no time or no room for."""
 
-    def __init__(
-        self,
-        snippets: SnippetMaker | None,
-        room: ByteBudget,
-        limits: Limits,
-        always: int,
-    ) -> None:
-        """The first `always` hits are complete however late it is; without `snippets`, none is."""
-        self._snippets = snippets
-        self._room = room
+    def __init__(self, limits: Limits, always: int) -> None:
+        """The first `always` hits of a query are complete however late it is."""
         self._limits = limits
         self._always = always
-        self._texts: dict[tuple[str, tuple[int, int] | None], dict[str, Any]] = {}
+        self._bytes_left = limits.response_bytes
+        self._texts: dict[tuple[str, str, tuple[int, int] | None], dict[str, Any]] = {}
         self.made = 0
         """Snippets made for the last ranking."""
 
-    def write(self, ranking: Ranking, deadline: Deadline = NEVER) -> list[dict[str, Any]]:
-        """One dict for each hit."""
+    def write(
+        self, ranking: Ranking, snippets: SnippetMaker | None, deadline: Deadline
+    ) -> list[dict[str, Any]]:
+        """One dict for each hit; without `snippets` it is empty."""
         before = len(self._texts)
-        snippets = self._snippets
         texts = [
-            self._write_hit(hit, snippets)
+            self._write_hit(ranking.query, hit, snippets)
             if snippets and (hit.rank <= self._always or not deadline.has_passed())
             else {}
             for hit in ranking
@@ -228,14 +209,18 @@ class HitWriter:
         self.made = len(self._texts) - before
         return texts
 
-    def _write_hit(self, hit: Hit, snippets: SnippetMaker) -> dict[str, Any]:
-        key = hit.doc_id, hit.passage
+    def _write_hit(self, query: str, hit: Hit, snippets: SnippetMaker) -> dict[str, Any]:
+        key = query, hit.doc_id, hit.passage
         if key not in self._texts:
-            text = self._read_hit(hit, snippets) if self._room.left > 0 else None
-            self._texts[key] = text if text and self._room.take(text) else {"cut": True}
-        elif not self._room.take(self._texts[key]):  # a stream sends it again
+            text = self._read_hit(hit, snippets) if self._bytes_left > 0 else None
+            self._texts[key] = text if text and self._has_room(text) else {"cut": True}
+        elif not self._has_room(self._texts[key]):  # a stream sends it again
             return {"cut": True}
         return self._texts[key]
+
+    def _has_room(self, shown: dict[str, Any]) -> bool:
+        self._bytes_left -= len(to_bytes(shown))
+        return self._bytes_left >= 0
 
     def _read_hit(self, hit: Hit, snippets: SnippetMaker) -> dict[str, Any]:
         most = MAX_CHARS_READ if hit.passage is None else hit.passage[1] + SNIPPET_CHARS

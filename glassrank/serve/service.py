@@ -37,9 +37,6 @@ class WorkQueue:
     """Threads, and places for requests that wait for them."""
 
     def __init__(self, name: str, threads: int, longest: int, clock: Clock = now) -> None:
-        self.name = name
-        self.threads = threads
-        self.longest = longest
         self.admission = AdmissionController(threads, clock)
         self.on_shed: Callable[[str], None] = lambda reason: None
         """Called with the reason whenever a request is refused."""
@@ -47,13 +44,14 @@ class WorkQueue:
         """Called with the length of the queue whenever it changes."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
+        self._places = threads + longest
         self._inside = 0
         self._jobs: set[Future[Any]] = set()
 
     def enter(self) -> bool:
         """Takes a place at a thread or in the queue; False if there is none."""
         with self._lock:
-            if self._inside >= self.threads + self.longest:
+            if self._inside >= self._places:
                 self.on_shed("full")
                 return False
             self._inside += 1
