@@ -223,9 +223,7 @@ class ExplainRequest(BaseModel):
             _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
             if isinstance(self.change.word, str):
                 check_names(limits, word=self.change.word)
-        for model in self.models:
-            check_names(limits, model=model)
-        check_names(limits, method=self.method)
+        check_names(limits, model=self.model, method=self.method)
         _at_most("text", len(self.texts), limits.documents, "documents")
         for number, text in enumerate(self.texts):
             _at_most(f"text.{number}", len(text), limits.text_characters, "characters")
@@ -270,9 +268,7 @@ class RerankRequest(BaseModel):
             raise bad_request("documents: expected at least one document")
         _at_most("documents", len(self.documents), limits.documents, "documents")
         _at_most("budget_ms", self.budget_ms or 0, limits.budget_ms, "milliseconds")
-        check_names(limits, model=self.model)
-        for name in self.rank_fields or ():
-            check_names(limits, rank_fields=name)
+        check_names(limits, model=self.model, rank_fields=self.rank_fields)
 
     def texts(self, limits: Limits) -> list[str]:
         """The text of each document, or its `rank_fields`."""
@@ -304,10 +300,11 @@ def check_query(query: str, limits: Limits) -> None:
     _at_most("query", len(query), limits.query_characters, "characters")
 
 
-def check_names(limits: Limits, **names: str | None) -> None:
+def check_names(limits: Limits, **names: str | list[str] | None) -> None:
     """Raises if a name is too long, before it is looked up or quoted."""
-    for field, name in names.items():
-        _at_most(field, len(name or ""), limits.name_characters, "characters")
+    for field, given in names.items():
+        for name in _as_list(given or []):
+            _at_most(field, len(name), limits.name_characters, "characters")
 
 
 def check_method(method: str | None, limits: Limits) -> None:

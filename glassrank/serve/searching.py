@@ -41,7 +41,6 @@ _ALWAYS_SHOWN = 10
 see."""
 
 Emit = Callable[[bytes], None]
-Line = Callable[[str, dict[str, Any]], None]
 
 
 async def search(service: Service, request: Request, params: SearchRequest) -> Response:
@@ -88,9 +87,8 @@ class Searcher:
             work_limit.check(f"{len(queries)} queries at once")
             # Queries of a request share its time; what one does not use is left to the others.
             granted = deadline.share(1 / (len(queries) - number))
-            line = None if emit is None else partial(_emit_line, emit, number)
             with span("query", k=self._params.k):
-                results.append(self._search(query, granted, line))
+                results.append(self._search(number, query, granted, emit))
         body = b""
         if emit is None:
             is_single = isinstance(self._params.query, str)
@@ -99,7 +97,9 @@ class Searcher:
         self._scheduler.learn("response", made, now() - began - sum(map(_model_ms, results)))
         return body
 
-    def _search(self, query: str, deadline: Deadline, line: Line | None) -> dict[str, Any]:
+    def _search(
+        self, number: int, query: str, deadline: Deadline, emit: Emit | None
+    ) -> dict[str, Any]:
         began = now()
         loaded, params = self._loaded, self._params
         model, pipeline = loaded.choose(params.model)
@@ -121,9 +121,9 @@ class Searcher:
             )
 
         if interleaving is None:
-            rankings = rank(pipeline, deadline, line is not None)
+            rankings = rank(pipeline, deadline, emit is not None)
         else:
-            *before, one = rank(pipeline, deadline.share(0.5), line is not None)
+            *before, one = rank(pipeline, deadline.share(0.5), emit is not None)
             *_, other = rank(loaded.choose(interleaving.models[1])[1], deadline, False)
             both = interleave_rankings(interleaving, query_id, one, other, params.k)
             rankings = iter([*before, both])
@@ -155,9 +155,10 @@ class Searcher:
                 result |= {"query_id": query_id, "interleaved": interleaving is not None}
             if left_out := loaded.index.dropped_terms(query):
                 result["left_out"] = left_out  # terms that too many documents have
-            if line:
-                final = len(ranking.depths) == len(pipeline.stages)
-                line("final" if final else "first_stage", result)
+            if emit is not None:
+                is_final = len(ranking.depths) == len(pipeline.stages)
+                stage = "final" if is_final else "first_stage"
+                emit(to_bytes({"stage": stage, "number": number, **result}) + b"\n")
         if (log := self._service.query_log) is not None:
             shown = [hit["doc_id"] for hit in result["hits"][:MOST_SHOWN]]
             log.write("search", query_id, query=query, model=model, shown=shown)
@@ -267,10 +268,6 @@ def _model_ms(result: dict[str, Any]) -> float:
     return sum(ms for name, ms in timing.items() if name.startswith(("query", "scoring")))
 
 
-def _emit_line(emit: Emit, number: int, stage: str, result: dict[str, Any]) -> None:
-    emit(to_bytes({"stage": stage, "number": number, **result}) + b"\n")
-
-
 async def stream_lines(run: Callable[[Emit], Awaitable[bytes]]) -> Response:
     """Streams lines from the thread that makes them. It sends nothing before the first line, so an
     error until then still has its own status."""
@@ -291,8 +288,7 @@ async def stream_lines(run: Callable[[Emit], Awaitable[bytes]]) -> Response:
         while line is not None:
             yield line
             line = await lines.get()
-        error = working.exception()
-        if error is not None:
+        if (error := working.exception()) is not None:
             status, message = 500, "the rest of the response failed"
             if isinstance(error, HttpError):
                 status, message = error.status, error.message
