@@ -37,8 +37,7 @@ from glassrank.text.languages import get_analyzer
 from glassrank.types import Doc
 
 Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[Any]]
-"""Results of a function for each of several arguments, in any order: of `starmap` here, or of a
-cluster."""
+"""Results of a function for several arguments, in any order: `starmap` here, or a cluster."""
 
 T = TypeVar("T")
 _SHARES = "shares.json"

@@ -45,8 +45,7 @@ class Mirror:
     """A copy of an index, or of some of it."""
 
     def __init__(self, url: str, name: str = "whole") -> None:
-        """`name` tells copies of different parts of one index apart. They stand where
-        GLASSRANK_CACHE says."""
+        """`name` tells copies of parts of an index apart. They stand where GLASSRANK_CACHE says."""
         self.url = url
         self._files, self._root = _opened(url)
         folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
@@ -54,9 +53,8 @@ class Mirror:
         self.path = folder / "copies" / digest / name
 
     def whole(self) -> Path:
-        """All segments, and of the stores the neighbour graphs: what somebody needs who asks
-        shards. The manifest comes last, so that whoever reads the copy sees the old index or the
-        new one."""
+        """All segments, and of the stores the neighbour graphs: what whoever asks shards needs.
+        The manifest comes last, so that readers of the copy see the old index or the new one."""
         with self._writing() as folder, folder.lock():
             content, manifest = self._manifest(folder)
             self._segments(folder, manifest.segments)

@@ -86,9 +86,6 @@ class Connections:
         self._next_request: OrderedDict[str, float] = OrderedDict()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def add(self, connection: "Connection") -> None:
         """Adds a connection; closes another if there are too many."""
         self._open.add(connection)
@@ -330,8 +327,7 @@ class Connection(asyncio.Protocol):
         return size
 
     def cost_to_close(self) -> tuple[int, float] | None:
-        """Lower ones are closed first; ordered as the list at the top of this module. None: it is
-        not closed for another."""
+        """Lower ones are closed first, as the list at the top of this module says; None: never."""
         if self.unread() and self.loop.time() - self.unread_since > _STALLED_SECONDS:
             return (0, self.unread_since)
         if self._step is RequestStep.HELD:

@@ -182,8 +182,7 @@ class IndexReloader:
         """Why a newer index is not loaded; empty if there is none."""
 
     def refresh(self) -> bool:
-        """Loads a changed index or new stores; True if there were any. On an error it keeps what is
-        loaded."""
+        """Loads a changed index or new stores; True if there were any. Errors change nothing."""
         try:
             state = _read_state(self._options.index)
             if state == self._state:

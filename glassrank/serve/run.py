@@ -51,8 +51,7 @@ _SILENT_SECONDS = 300
 _LOOK_SECONDS = 0.2
 _STARTUP_FAILURE = 3
 _SWITCH_SECONDS = 0.0005
-"""How long a computing thread may block others. Python's default, 5 ms, is a tenth of a usual
-budget."""
+"""How long a computing thread may block others; Python's 5 ms are a tenth of a usual budget."""
 
 Started = Callable[[str], None]
 

@@ -37,8 +37,7 @@ from glassrank.types import Hit, Ranking
 NDJSON = "application/x-ndjson"
 
 _ALWAYS_SHOWN = 10
-"""Hits of a request that get a title and a snippet however late it is: users need something to
-see."""
+"""Hits of a request that get a title and a snippet however late it is: users need to see some."""
 
 Emit = Callable[[bytes], None]
 
