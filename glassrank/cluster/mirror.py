@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import list_stores, load_store_manifest
+from glassrank.embeddings.manifest import list_stores, load_store_manifest, read_manifest
 from glassrank.errors import CorruptError, InputError, needs_extra, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
@@ -165,20 +165,25 @@ def publish(path: Path, url: str) -> None:
         with tempfile.TemporaryDirectory() as place, Folder.open(place) as folder:
             before = _load(folder, MANIFEST_FILE, content, load_manifest)
         named |= {record.name for record in before.segments}
+
+    def put(place: str, size: int | None = None) -> None:
+        target = f"{root}/{place}"
+        if size is None or not files.exists(target) or files.size(target) != size:
+            files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            files.put_file(str(path / place), target)
+
     for record in manifest.segments:
         for name, file in record.files.items():
-            _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
+            put(f"{record.name}/{name}", file.size)
     for store in list_stores(path):
-        place = f"{root}/stores/{store.name}"
-        with Folder.open(store) as folder:
-            stored = load_store_manifest(folder)
+        place, stored = f"stores/{store.name}", read_manifest(store)
         if (graph := stored.graph) is not None:
-            _put(files, store / graph.name, f"{place}/{graph.name}", graph.file.size)
+            put(f"{place}/{graph.name}", graph.file.size)
         for part in stored.parts:
             for name, file in part.files.items():
-                _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
-        _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")
-    _put(files, path / MANIFEST_FILE, f"{root}/{MANIFEST_FILE}")
+                put(f"{place}/{part.name}/{name}", file.size)
+        put(f"{place}/{STORE_FILE}")
+    put(MANIFEST_FILE)
     for name in _names(files, root):
         if name.startswith("segment-") and name not in named:
             files.rm(f"{root}/{name}", recursive=True)
@@ -193,12 +198,6 @@ def _load(folder: Folder, name: str, content: bytes, load: Callable[[Folder], Lo
 
 def _names(files: Any, place: str) -> list[str]:
     return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(place, detail=False)]
-
-
-def _put(files: Any, source: Path, target: str, size: int | None = None) -> None:
-    if size is None or not files.exists(target) or files.size(target) != size:
-        files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-        files.put_file(str(source), target)
 
 
 def _opened(url: str) -> tuple[Any, str]:

@@ -24,7 +24,7 @@ from glassrank.explanations import (
 from glassrank.explanations.explainers import explain_text
 from glassrank.index.snippets import MAX_CHARS_READ, SNIPPET_CHARS, SnippetMaker
 from glassrank.rerank import Pipeline
-from glassrank.serve.error_responses import CODES, HttpError, bad_request
+from glassrank.serve.error_responses import HttpError, bad_request
 from glassrank.serve.interleaving import Interleaving
 from glassrank.serve.limits import Limits
 from glassrank.serve.loaded import LoadedIndex
@@ -288,11 +288,10 @@ async def stream_lines(run: Callable[[Emit], Awaitable[bytes]]) -> Response:
             yield line
             line = await lines.get()
         if (error := working.exception()) is not None:
-            status, message = 500, "the rest of the response failed"
-            if isinstance(error, HttpError):
-                status, message = error.status, error.message
-            code = CODES[status]
-            yield to_bytes({"stage": "error", "code": code, "message": message}) + b"\n"
+            if not isinstance(error, HttpError):
+                error = HttpError(500, "the rest of the response failed")
+            last = {"stage": "error", "code": error.code, "message": error.message}
+            yield to_bytes(last) + b"\n"
 
     return StreamingResponse(body(), media_type=NDJSON)
 
