@@ -106,11 +106,10 @@ class Connections:
 
     def make_room_for(self, connection: "Connection", size: int) -> None:
         """Closes those that have read nothing for longest, until there is room for `size`."""
-        unread = {each: each.unread() for each in self._open if each is not connection}
+        others = self._open - {connection}
+        unread = {each: left for each in others if (left := each.unread())}
         total = sum(unread.values()) + size
-        for each in sorted(
-            (each for each in unread if unread[each]), key=lambda each: each.unread_since
-        ):
+        for each in sorted(unread, key=lambda each: each.unread_since):
             if total <= self.limits.unread_bytes:
                 return
             total -= unread[each]
