@@ -17,7 +17,7 @@ from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores, load_store_manifest, read_manifest
 from glassrank.errors import CorruptError, InputError, needs_extra, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
-from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
+from glassrank.index.snapshot import MANIFEST_FILE, load_manifest
 from glassrank.index.writer import remove_leftovers
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
@@ -56,7 +56,12 @@ class Mirror:
         """All segments, and of the stores the neighbour graphs: what whoever asks shards needs.
         The manifest comes last, so that readers of the copy see the old index or the new one."""
         with self._writing() as folder, folder.lock():
-            content, manifest = self._manifest(folder)
+            try:
+                content = self._read(MANIFEST_FILE)
+            except FileNotFoundError:
+                problem = f"{self.url} is not an index (it has no {MANIFEST_FILE})"
+                raise InputError(problem) from None
+            manifest = _load(folder, MANIFEST_FILE, content, load_manifest)
             self._segments(folder, manifest.segments)
             self._copy_stores(folder, None)
             folder.write(MANIFEST_FILE, content)
@@ -81,13 +86,6 @@ class Mirror:
             self.path.mkdir(parents=True, exist_ok=True)
             return Folder.open(self.path)
 
-    def _manifest(self, folder: Folder) -> tuple[bytes, Manifest]:
-        try:
-            content = self._read(MANIFEST_FILE)
-        except FileNotFoundError:
-            raise InputError(f"{self.url} is not an index (it has no {MANIFEST_FILE})") from None
-        return content, _load(folder, MANIFEST_FILE, content, load_manifest)
-
     def _stores(self) -> list[str]:
         try:
             return sorted(_names(self._files, f"{self._root}/stores"))
@@ -95,23 +93,21 @@ class Mirror:
             return []
 
     def _copy_stores(self, folder: Folder, others: Collection[str] | None) -> None:
+        """Their parts but for those of `others`; if that is None, their graphs alone."""
         for name in self._stores():
+            place = f"stores/{name}"
             with (
                 folder.make_child("stores", exist_ok=True) as stores,
                 stores.make_child(name, exist_ok=True) as store,
             ):
-                self._store(store, f"stores/{name}", others)
-
-    def _store(self, folder: Folder, place: str, others: Collection[str] | None) -> None:
-        """Its parts but for those of `others`; if that is None, its graph alone."""
-        content = self._read(f"{place}/{STORE_FILE}")
-        manifest = _load(folder, STORE_FILE, content, load_store_manifest)
-        for part in manifest.parts:
-            if others is not None and part.segment not in others:
-                self._copy(folder, f"{place}/{part.name}", part.name, part.files)
-        if others is None and (graph := manifest.graph) is not None:
-            self._copy_file(folder, place, graph.name, graph.file)
-        folder.write(STORE_FILE, content)
+                content = self._read(f"{place}/{STORE_FILE}")
+                manifest = _load(store, STORE_FILE, content, load_store_manifest)
+                for part in manifest.parts:
+                    if others is not None and part.segment not in others:
+                        self._copy(store, f"{place}/{part.name}", part.name, part.files)
+                if others is None and (graph := manifest.graph) is not None:
+                    self._copy_file(store, place, graph.name, graph.file)
+                store.write(STORE_FILE, content)
 
     def _segments(self, folder: Folder, records: Iterable[SegmentRecord]) -> None:
         for record in records:

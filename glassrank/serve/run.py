@@ -53,10 +53,8 @@ _STARTUP_FAILURE = 3
 _SWITCH_SECONDS = 0.0005
 """How long a computing thread may block others; Python's 5 ms are a tenth of a usual budget."""
 
-Started = Callable[[str], None]
 
-
-def serve(options: Options, started: Started = lambda address: None) -> None:
+def serve(options: Options, started: Callable[[str], None] = lambda address: None) -> None:
     """Runs until SIGTERM or Ctrl-C, and finishes requests; `started` gets the URL."""
     with _bind(options) as listener, connect(options.ray):
         prepare_process(options)
