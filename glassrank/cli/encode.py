@@ -87,12 +87,7 @@ def encode(
 
 
 def encode_with_progress(
-    index: "Index",
-    saved: "SavedModel",
-    path: Path | None = None,
-    *,
-    quiet: bool,
-    **options: Any,
+    index: "Index", saved: "SavedModel", path: Path | None = None, *, quiet: bool, **options: Any
 ) -> "Report":
     """Encode and show progress; options are those of `encode_index`."""
     from glassrank.embeddings import encode_index
