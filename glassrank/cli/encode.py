@@ -87,18 +87,18 @@ def encode(
 
 
 def encode_with_progress(
-    index: "Index",
-    saved: "SavedModel",
-    path: Path | None = None,
-    *,
-    quiet: bool,
-    **options: Any,
+    index: "Index", saved: "SavedModel", path: Path | None = None, *, quiet: bool, **options: Any
 ) -> "Report":
     """Encode and show progress; options are those of `encode_index`."""
     from glassrank.embeddings import encode_index
 
     def say_size(size: "Estimate") -> None:
-        console.say(_describe_estimate(size), quiet=quiet)
+        passages = f" in {size.passages:,} passages" if size.passages > size.documents else ""
+        console.say(
+            f"{size.path} will take about {_format_bytes(size.bytes)} for {size.documents:,} "
+            f"documents{passages} ({size.dtype})",
+            quiet=quiet,
+        )
 
     try:
         with console.show_encoding(quiet) as show:
@@ -113,15 +113,6 @@ def encode_with_progress(
 def to_json(report: "Report") -> dict[str, object]:
     """A report for `--json`."""
     return {**asdict(report), "path": str(report.path)}
-
-
-def _describe_estimate(size: "Estimate") -> str:
-    """How much disk space the store will take."""
-    passages = f" in {size.passages:,} passages" if size.passages > size.documents else ""
-    return (
-        f"{size.path} will take about {_format_bytes(size.bytes)} for {size.documents:,} documents"
-        f"{passages} ({size.dtype})"
-    )
 
 
 def _format_bytes(count: float) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glassrank.corpus import DocReader
+    from glassrank.embeddings import Report
     from glassrank.models.io.model_folder import SavedModel
     from glassrank.types import Doc
 
@@ -32,8 +33,7 @@ def index(
     ] = None,
     add: Annotated[bool, typer.Option("--add", help="Add to an existing index.")] = False,
     replace: Annotated[
-        bool,
-        typer.Option("--replace", help="With --add: replace documents with the same id."),
+        bool, typer.Option("--replace", help="With --add: replace documents with the same id.")
     ] = False,
     delete: Annotated[
         list[str] | None, typer.Option(help="Delete the document with this id; repeatable.")
@@ -48,7 +48,7 @@ def index(
         str | None,
         typer.Option(
             help="Language of the documents: en (default), de, fr, es, ru, zh, ja, …; "
-            "auto detects it for each document.",
+            "auto detects it for each document."
         ),
     ] = None,
     model: Annotated[
@@ -57,10 +57,7 @@ def index(
     ] = None,
     encode: Annotated[
         bool,
-        typer.Option(
-            "--encode",
-            help="Also update the index's stores, or make one for 'default'.",
-        ),
+        typer.Option("--encode", help="Also update the index's stores, or make one for 'default'."),
     ] = False,
     format: Annotated[  # noqa: A002
         str | None,
@@ -70,8 +67,7 @@ def index(
     ] = None,
     encoding: Annotated[str, typer.Option(help="Character encoding of the files.")] = "utf-8",
     skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Skip and count empty or malformed documents."),
+        bool, typer.Option("--skip-bad", help="Skip and count empty or malformed documents.")
     ] = False,
     ray: on_cluster.Address = None,
     shards: on_cluster.ShardCount = None,
@@ -122,7 +118,19 @@ def index(
     if docs is not None:
         reader = read_docs(docs, format=format, encoding=encoding, skip_bad=skip_bad)
         counted = _Counted(reader, quiet=quiet)
-    if counted is not None and docs is not None and ray is not None:
+    if docs is None or counted is None or add:
+        changed = Index(out)
+        if language is not None and get_analyzer(language).language != changed.language:
+            raise InputError(
+                f"{out} has language {changed.language!r}, not {language!r}; leave out --language, "
+                "or build another index"
+            )
+        alone = merge and counted is None  # with documents, their progress bar is shown
+        with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
+            added, deleted = changed.change(
+                delete=delete or (), add=counted, replace=replace, merge=merge
+            )
+    elif ray is not None:
         from glassrank.cluster.building import build_shards
         from glassrank.cluster.cluster import connect, processors, run_tasks
 
@@ -138,22 +146,15 @@ def index(
                 ),
             )
         added = len(changed)
-    elif counted is not None and not add:
+    else:
         changed = Index.build(counted, out, overwrite=overwrite, language=language or "en")
         added = len(changed)
-    else:
-        changed = Index(out)
-        if language is not None and get_analyzer(language).language != changed.language:
-            raise InputError(
-                f"{out} has language {changed.language!r}, not {language!r}; leave out --language, "
-                "or build another index"
-            )
-        alone = merge and counted is None  # with documents, their progress bar is shown
-        with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
-            added, deleted = changed.change(
-                delete=delete or (), add=counted, replace=replace, merge=merge
-            )
     seconds = time.perf_counter() - started
+
+    def encode_all() -> "Iterator[Report]":
+        for saved in models.values():
+            yield from update_stores(changed, saved, quiet=quiet)
+
     if json:
         report: dict[str, object] = {
             "index": str(out),
@@ -165,12 +166,7 @@ def index(
             "segments": len(changed.snapshot.segments),
             "seconds": round(seconds, 3),
         }
-        stores = [
-            to_json(store)
-            for saved in models.values()
-            for store in update_stores(changed, saved, quiet=quiet)
-        ]
-        if stores:
+        if stores := [to_json(store) for store in encode_all()]:
             report |= {"store": stores[0], "stores": stores}
         report["lacking"] = {
             str(store.folder): store.num_missing for store in find_incomplete_stores(changed)
@@ -202,9 +198,8 @@ def index(
                 "convert them to text files named .txt",
                 quiet=quiet,
             )
-        for saved in models.values():
-            for updated in update_stores(changed, saved, quiet=quiet):
-                console.say(describe(updated), quiet=quiet)
+        for updated in encode_all():
+            console.say(describe(updated), quiet=quiet)
         for store in find_incomplete_stores(changed) if not quiet else ():
             console.say(advise(store, models))
 

@@ -1,7 +1,7 @@
 """The `--ray` option: the same work on a Ray cluster."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,12 +68,11 @@ def open_index(
     local = index.absolute() if url is None else Mirror(url).whole()
     segments = max(1, len(read_manifest(local).segments))
     names = [absolute_model(model) for model in models]
-    with connect(address):
-        actors = RayShards(min(shards or processors(), segments), names, exact=exact)
-        try:
-            yield ShardedIndex(url or local, actors)
-        finally:
-            actors.close()
+    with (
+        connect(address),
+        closing(RayShards(min(shards or processors(), segments), names, exact=exact)) as actors,
+    ):
+        yield ShardedIndex(url or local, actors)
 
 
 @contextmanager
@@ -93,10 +92,10 @@ def open_pipeline(
     from glassrank.rerank.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
-    settings |= {"plan": None if plan is None else CascadePlan.read(plan)}
+    depths = None if plan is None else CascadePlan.read(plan)
+    calibrate = settings["budget_ms"] is not None
     with open_index(index, address, shards, models, exact=exact) as sharded:
-        calibrate = settings["budget_ms"] is not None
-        yield ShardedPipeline(sharded, rerankers, calibrate=calibrate, **settings)
+        yield ShardedPipeline(sharded, rerankers, plan=depths, calibrate=calibrate, **settings)
 
 
 def absolute_model(model: str) -> str:

@@ -141,8 +141,7 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
         doc = index.doc(hit.doc_id)
         title = escape(sanitize(doc.title or doc.doc_id))
         console.out.print(
-            f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_moved(hit)}"
-            f"{_found(hit)}"
+            f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_origin(hit)}"
             f"  [dim]{escape(sanitize(doc.source or doc.doc_id))}[/]",
             soft_wrap=True,
         )
@@ -153,18 +152,14 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
         console.out.print(text, soft_wrap=True)
 
 
-def _moved(hit: "Hit") -> str:
-    if hit.first_rank is None or hit.first_rank == hit.rank:
-        return ""
-    arrow = "↑" if hit.first_rank > hit.rank else "↓"
-    return f" [dim]{arrow} from {hit.first_rank}[/]"
-
-
-def _found(hit: "Hit") -> str:
-    """How it was found, unless by its words."""
-    if "by words" in hit.found:
-        return ""
-    return f" [magenta]{escape(sanitize(hit.found))}[/]"
+def _origin(hit: "Hit") -> str:
+    """The first stage's rank if it is another, and how the hit was found unless by its words."""
+    origin = ""
+    if hit.first_rank is not None and hit.first_rank != hit.rank:
+        origin = f" [dim]{'↑' if hit.first_rank > hit.rank else '↓'} from {hit.first_rank}[/]"
+    if "by words" not in hit.found:
+        origin += f" [magenta]{escape(sanitize(hit.found))}[/]"
+    return origin
 
 
 def explain(

@@ -20,11 +20,7 @@ def serve(
         ),
     ] = None,
     cascade: Annotated[
-        bool,
-        typer.Option(
-            "--cascade",
-            help="Also offer all models as a cascade.",
-        ),
+        bool, typer.Option("--cascade", help="Also offer all models as a cascade.")
     ] = False,
     plan: console.PlanFile = None,
     device: console.Device = "cpu",
@@ -81,8 +77,7 @@ def serve(
         float, typer.Option(help="The share of searches that compare.")
     ] = 0.2,
     traces: Annotated[
-        bool,
-        typer.Option("--traces", help="Send spans to an OpenTelemetry collector."),
+        bool, typer.Option("--traces", help="Send spans to an OpenTelemetry collector.")
     ] = False,
     quiet: console.Quiet = False,
 ) -> None:

@@ -11,19 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from glassrank.embeddings import Progress, Report
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.encode import (
-    DEFAULT_DTYPE,
-    Counts,
-    Tally,
-    encode_part,
-    finish_store,
-)
+from glassrank.embeddings.encode import DEFAULT_DTYPE, Counts, Tally, encode_part, finish_store
 from glassrank.embeddings.manifest import Layout, PartRecord, default_store_folder, open_store
 from glassrank.embeddings.part import Part, ReusableRows
 from glassrank.embeddings.writer import open_store_writer
@@ -41,27 +36,19 @@ from glassrank.storage.folders import Folder
 from glassrank.text.languages import get_analyzer
 from glassrank.types import Doc
 
-Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
-"""Runs a function for each of several arguments: here, or on a cluster."""
+Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[Any]]
+"""Results of a function for several arguments, in any order: `starmap` here, or a cluster."""
 
 T = TypeVar("T")
 _SHARES = "shares.json"
 _WAIT_SECONDS = 60.0
 
 
-def in_turn(
-    task: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
-) -> Iterator[tuple[int, Any]]:
-    """Tasks in this process: the plain form of a cluster's."""
-    for number, call in enumerate(calls):
-        yield number, task(*call)
-
-
 def build_shards(
     docs: Iterable[Doc],
     path: Path,
     count: int,
-    tasks: Tasks = in_turn,
+    tasks: Tasks = starmap,
     *,
     source: str,
     overwrite: bool = False,
@@ -101,8 +88,8 @@ def build_shard(work: str, number: int, language: str) -> int:
     def build() -> int:
         with suppress(GlassrankError):
             return len(Index(path))
-        docs = _Share(Path(work), number)
-        return len(Index.build(docs, path, overwrite=True, language=language))
+        docs = Path(work, f"docs-{number}.jsonl")
+        return len(Index.build(_read(docs), path, overwrite=True, language=language))
 
     return _when_free(build)
 
@@ -148,16 +135,10 @@ def _line(doc: Doc) -> bytes:
         raise
 
 
-class _Share:
-    """One shard's documents, as they were dealt out."""
-
-    def __init__(self, work: Path, number: int) -> None:
-        self._path = work / f"docs-{number}.jsonl"
-
-    def __iter__(self) -> Iterator[Doc]:
-        with self._path.open("rb") as lines:
-            for line in lines:
-                yield Doc(*json.loads(line))
+def _read(docs: Path) -> Iterator[Doc]:
+    with docs.open("rb") as lines:
+        for line in lines:
+            yield Doc(*json.loads(line))
 
 
 class Encoding(NamedTuple):
@@ -179,7 +160,7 @@ def encode_shards(
     index: Index,
     saved: SavedModel,
     encoding: Encoding,
-    tasks: Tasks = in_turn,
+    tasks: Tasks = starmap,
     path: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
@@ -197,7 +178,7 @@ def encode_shards(
             (index.path.absolute(), segment.record, folder, name, encoding, layout, old)
             for name, segment in missing.items()
         ]
-        for _, (part, counts) in tasks(encode_segment, calls):
+        for part, counts in tasks(encode_segment, calls):
             writer.add(part)
             tally.add(counts)
         finish_store(writer, encoder)

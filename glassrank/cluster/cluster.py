@@ -5,7 +5,7 @@ Nothing outside of this file imports Ray, and this file does so when a cluster i
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isinf
 from typing import Any
 
@@ -23,8 +23,12 @@ _PATIENCE_SECONDS = 900.0
 
 
 @contextmanager
-def connect(address: str) -> Iterator[None]:
-    """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before."""
+def connect(address: str | None) -> Iterator[None]:
+    """Connects to a Ray cluster, or starts one here; disconnects unless it was connected before.
+    None: there is nothing to connect to."""
+    if address is None:
+        yield
+        return
     with needs_extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -58,20 +62,19 @@ def processors() -> int:
 
 def run_tasks(
     task: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, gpus: int = 0
-) -> Iterator[tuple[int, Any]]:
-    """The number and result of each call, as they finish. The task of a dead worker runs again
-    elsewhere; an error in the input is raised once, and the other tasks are cancelled."""
+) -> Iterator[Any]:
+    """The results of calls, as they finish. The task of a dead worker runs again elsewhere; an
+    error in the input is raised once, and the other tasks are cancelled."""
     import ray
 
     remote = ray.remote(
         max_retries=_TRIES, num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD"
     )(task)
-    pending = {remote.remote(*call): number for number, call in enumerate(calls)}
+    pending = [remote.remote(*call) for call in calls]
     try:
         while pending:
-            (done,), _ = ray.wait(list(pending), num_returns=1)
-            yield pending[done], _result(done)
-            del pending[done]
+            (done,), pending = ray.wait(pending, num_returns=1)
+            yield _result(done)
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError as error:  # tried as often as it may be
@@ -98,37 +101,26 @@ def _result(reference: Any) -> Any:
 class ShardActor(Shard):
     """A shard in a process of its own; it loads its models there."""
 
-    def __init__(self, models: Sequence[str], device: str, exact: bool, verify: bool) -> None:
-        super().__init__(
-            [Reranker.load(name, device, exact=exact) for name in models], verify=verify
-        )
+    def __init__(self, models: Sequence[str], exact: bool) -> None:
+        super().__init__([Reranker.load(name, exact=exact) for name in models])
 
 
 class RayShards(Shards):
     """One actor for each shard. Ray restarts an actor that died, and repeats its calls."""
 
-    def __init__(
-        self,
-        count: int,
-        models: Sequence[str] = (),
-        *,
-        device: str = "cpu",
-        exact: bool = False,
-        verify: bool = True,
-    ) -> None:
+    def __init__(self, count: int, models: Sequence[str] = (), *, exact: bool = False) -> None:
         import ray
 
         # Half of the machines may fail, and all shards still fit on the rest.
         share = min(1.0, processors() / count / 2)
         actor = ray.remote(ShardActor).options(
             num_cpus=round(share, 3),
-            num_gpus=1 if device == "cuda" else 0,
             max_restarts=-1,
             max_task_retries=-1,
             max_concurrency=_CALLS_AT_ONCE,
             scheduling_strategy="SPREAD",
         )
-        self.actors = [actor.remote(list(models), device, exact, verify) for _ in range(count)]
+        self.actors = [actor.remote(list(models), exact) for _ in range(count)]
 
     def __len__(self) -> int:
         return len(self.actors)
@@ -148,13 +140,10 @@ class RayShards(Shards):
         ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=seconds)
         answers = {}
         for number, reference in references.items():
-            if reference in ready:
-                try:
+            with suppress(ray.exceptions.RayActorError):
+                if reference in ready:
                     answers[number] = _result(reference)
-                    continue
-                except ray.exceptions.RayActorError:
-                    pass
-            if not late:
+            if not late and number not in answers:
                 raise GlassrankError(
                     f"the shard {requests[number][0].name} does not respond; check that the "
                     "cluster has room for it and can read the index, and run this again"

@@ -7,16 +7,17 @@ stopped one goes on, and a shard copies only its own segments and parts.
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import list_stores, load_store_manifest
+from glassrank.embeddings.manifest import list_stores, load_store_manifest, read_manifest
 from glassrank.errors import CorruptError, InputError, needs_extra, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
-from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
+from glassrank.index.snapshot import MANIFEST_FILE, load_manifest
 from glassrank.index.writer import remove_leftovers
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
@@ -27,6 +28,7 @@ RANGE_BYTES = 8 << 20
 _FILES_AT_ONCE = 8
 CACHE = "GLASSRANK_CACHE"
 _INCOMING = "incoming"
+Loaded = TypeVar("Loaded")
 
 
 def parse_url(path: object) -> str | None:
@@ -42,21 +44,24 @@ def parse_url(path: object) -> str | None:
 class Mirror:
     """A copy of an index, or of some of it."""
 
-    def __init__(self, url: str, name: str = "whole", cache: Path | None = None) -> None:
-        """`name` tells copies of different parts of one index apart. They stand in `cache`, or
-        where GLASSRANK_CACHE says."""
+    def __init__(self, url: str, name: str = "whole") -> None:
+        """`name` tells copies of parts of an index apart. They stand where GLASSRANK_CACHE says."""
         self.url = url
         self._files, self._root = _opened(url)
-        folder = cache or Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
+        folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
         digest = hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
         self.path = folder / "copies" / digest / name
 
     def whole(self) -> Path:
-        """All segments, and of the stores the neighbour graphs: what somebody needs who asks
-        shards. The manifest comes last, so that whoever reads the copy sees the old index or the
-        new one."""
+        """All segments, and of the stores the neighbour graphs: what whoever asks shards needs.
+        The manifest comes last, so that readers of the copy see the old index or the new one."""
         with self._writing() as folder, folder.lock():
-            content, manifest = self._manifest(folder)
+            try:
+                content = self._read(MANIFEST_FILE)
+            except FileNotFoundError:
+                problem = f"{self.url} is not an index (it has no {MANIFEST_FILE})"
+                raise InputError(problem) from None
+            manifest = _load(folder, MANIFEST_FILE, content, load_manifest)
             self._segments(folder, manifest.segments)
             self._copy_stores(folder, None)
             folder.write(MANIFEST_FILE, content)
@@ -81,42 +86,28 @@ class Mirror:
             self.path.mkdir(parents=True, exist_ok=True)
             return Folder.open(self.path)
 
-    def _manifest(self, folder: Folder) -> tuple[bytes, Manifest]:
-        try:
-            content = self._read(MANIFEST_FILE)
-        except FileNotFoundError:
-            raise InputError(f"{self.url} is not an index (it has no {MANIFEST_FILE})") from None
-        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
-            incoming.write(MANIFEST_FILE, content)
-            return content, load_manifest(incoming)
-
     def _stores(self) -> list[str]:
         try:
-            entries = self._files.ls(f"{self._root}/stores", detail=False)
+            return sorted(_names(self._files, f"{self._root}/stores"))
         except FileNotFoundError:
             return []
-        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
     def _copy_stores(self, folder: Folder, others: Collection[str] | None) -> None:
+        """Their parts but for those of `others`; if that is None, their graphs alone."""
         for name in self._stores():
+            place = f"stores/{name}"
             with (
                 folder.make_child("stores", exist_ok=True) as stores,
                 stores.make_child(name, exist_ok=True) as store,
             ):
-                self._store(store, f"stores/{name}", others)
-
-    def _store(self, folder: Folder, place: str, others: Collection[str] | None) -> None:
-        """Its parts but for those of `others`; if that is None, its graph alone."""
-        content = self._read(f"{place}/{STORE_FILE}")
-        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
-            incoming.write(STORE_FILE, content)
-            manifest = load_store_manifest(incoming)
-        for part in manifest.parts:
-            if others is not None and part.segment not in others:
-                self._copy(folder, f"{place}/{part.name}", part.name, part.files)
-        if others is None and (graph := manifest.graph) is not None:
-            self._copy_file(folder, f"{place}/{graph.name}", graph.name, graph.file)
-        folder.write(STORE_FILE, content)
+                content = self._read(f"{place}/{STORE_FILE}")
+                manifest = _load(store, STORE_FILE, content, load_store_manifest)
+                for part in manifest.parts:
+                    if others is not None and part.segment not in others:
+                        self._copy(store, f"{place}/{part.name}", part.name, part.files)
+                if others is None and (graph := manifest.graph) is not None:
+                    self._copy_file(store, place, graph.name, graph.file)
+                store.write(STORE_FILE, content)
 
     def _segments(self, folder: Folder, records: Iterable[SegmentRecord]) -> None:
         for record in records:
@@ -127,15 +118,13 @@ class Mirror:
             parent.make_child(name, exist_ok=True) as folder,
             ThreadPoolExecutor(_FILES_AT_ONCE) as threads,
         ):
-
-            def copy(file: str) -> None:
-                self._copy_file(folder, f"{place}/{file}", file, files[file])
-
-            list(threads.map(copy, files))
+            copy = partial(self._copy_file, folder, place)
+            list(threads.map(copy, files, files.values()))
             folder.sync()
 
     def _copy_file(self, folder: Folder, place: str, name: str, record: FileRecord) -> None:
         """By ranges, from where a copy that was stopped ended."""
+        place = f"{place}/{name}"
         if folder.kind(name) is None:
             folder.create(name).close()
         with folder.reopen(name) as file:
@@ -167,35 +156,44 @@ def publish(path: Path, url: str) -> None:
     with Folder.open(path) as folder:
         manifest = load_manifest(folder)
     named = {record.name for record in manifest.segments}
-    before: set[str] = set()
     if files.exists(f"{root}/{MANIFEST_FILE}"):
+        content = bytes(files.cat_file(f"{root}/{MANIFEST_FILE}"))
         with tempfile.TemporaryDirectory() as place, Folder.open(place) as folder:
-            folder.write(MANIFEST_FILE, bytes(files.cat_file(f"{root}/{MANIFEST_FILE}")))
-            before = {record.name for record in load_manifest(folder).segments}
+            before = _load(folder, MANIFEST_FILE, content, load_manifest)
+        named |= {record.name for record in before.segments}
+
+    def put(place: str, size: int | None = None) -> None:
+        target = f"{root}/{place}"
+        if size is None or not files.exists(target) or files.size(target) != size:
+            files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            files.put_file(str(path / place), target)
+
     for record in manifest.segments:
         for name, file in record.files.items():
-            _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
+            put(f"{record.name}/{name}", file.size)
     for store in list_stores(path):
-        place = f"{root}/stores/{store.name}"
-        with Folder.open(store) as folder:
-            stored = load_store_manifest(folder)
+        place, stored = f"stores/{store.name}", read_manifest(store)
         if (graph := stored.graph) is not None:
-            _put(files, store / graph.name, f"{place}/{graph.name}", graph.file.size)
+            put(f"{place}/{graph.name}", graph.file.size)
         for part in stored.parts:
             for name, file in part.files.items():
-                _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
-        _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")
-    _put(files, path / MANIFEST_FILE, f"{root}/{MANIFEST_FILE}")
-    for entry in files.ls(root, detail=False):
-        name = str(entry).rstrip("/").rsplit("/", 1)[-1]
-        if name.startswith("segment-") and name not in named | before:
+                put(f"{place}/{part.name}/{name}", file.size)
+        put(f"{place}/{STORE_FILE}")
+    put(MANIFEST_FILE)
+    for name in _names(files, root):
+        if name.startswith("segment-") and name not in named:
             files.rm(f"{root}/{name}", recursive=True)
 
 
-def _put(files: Any, source: Path, target: str, size: int | None = None) -> None:
-    if size is None or not files.exists(target) or files.size(target) != size:
-        files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-        files.put_file(str(source), target)
+def _load(folder: Folder, name: str, content: bytes, load: Callable[[Folder], Loaded]) -> Loaded:
+    """A manifest that is not in its place yet."""
+    with folder.make_child(_INCOMING, exist_ok=True) as incoming:
+        incoming.write(name, content)
+        return load(incoming)
+
+
+def _names(files: Any, place: str) -> list[str]:
+    return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(place, detail=False)]
 
 
 def _opened(url: str) -> tuple[Any, str]:

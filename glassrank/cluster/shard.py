@@ -76,11 +76,11 @@ def split_index(
 ) -> tuple[View, ...]:
     """Divides an index into shards of neighbouring segments with about as many documents."""
     if mirror is not None:
-        stores = mirror.stores()
+        stores, url = mirror.stores(), mirror.url
     else:
         with wrap_os_errors(f"read the stores of {path}"):
             stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in list_stores(path))
-    url = None if mirror is None else mirror.url
+        url = None
     manifest, bases = snapshot.manifest, snapshot.bases
     names = frozenset(record.name for record in manifest.segments)
     parts = []
@@ -255,10 +255,8 @@ class Shards(ABC):
 class LocalShards(Shards):
     """All shards in this process: the reference that a cluster must equal."""
 
-    def __init__(
-        self, count: int, models: Sequence[Reranker] = (), *, verify: bool = False
-    ) -> None:
-        self.shards = [Shard(models, verify=verify) for _ in range(count)]
+    def __init__(self, count: int, models: Sequence[Reranker] = ()) -> None:
+        self.shards = [Shard(models, verify=False) for _ in range(count)]
         self._threads = ThreadPoolExecutor(max_workers=count)
 
     def __len__(self) -> int:

@@ -46,18 +46,13 @@ class ShardedIndex(Index):
     """An index that others search; statistics, ids and texts are read from its folder here."""
 
     def __init__(
-        self,
-        path: str | Path,
-        shards: Shards,
-        *,
-        verify: bool = False,
-        checked: Sequence[SegmentRecord] | None = None,
+        self, path: str | Path, shards: Shards, *, checked: Sequence[SegmentRecord] | None = None
     ) -> None:
         """A `path` of another kind than this machine's is copied as far as it is needed."""
         url = parse_url(path)
         self._mirror = None if url is None else Mirror(url)
         local = path if self._mirror is None else self._mirror.whole()
-        super().__init__(local, verify=verify, checked=checked)
+        super().__init__(local, verify=False, checked=checked)
         self.shards = shards
         self._views = self.snapshot, self._split()
 
@@ -124,52 +119,39 @@ class _ShardSearch:
         threads: int | None = None,
     ) -> list[TopK]:
         """As `index.search.search` finds it in one process."""
-        chunks = range(0, len(queries), _QUERIES_AT_ONCE)
-        return [
-            top
-            for first in chunks
-            for top in self._chunk(snapshot, queries[first : first + _QUERIES_AT_ONCE], k, method)
-        ]
-
-    def _chunk(
-        self, snapshot: Snapshot, queries: Sequence[WeightedQuery], k: int, method: BM25 | QL
-    ) -> list[TopK]:
-        terms = {
-            term: statistics
-            for query in queries
-            for term in query
-            if (statistics := snapshot.term(term).statistics).docs
-        }
-        plain = [dict(query) for query in queries]
-        answers = self._call(
-            "search",
-            [
-                (view, plain, k, method, snapshot.collection, terms, masks)
-                for view, masks in zip(self._views, self._masks(snapshot), strict=True)
-            ],
-        )
-        return [
-            merge_top_k(snapshot, [answers[number][place] for number in sorted(answers)], k)
-            for place in range(len(queries))
-        ]
+        tops = []
+        for first in range(0, len(queries), _QUERIES_AT_ONCE):
+            some = [dict(query) for query in queries[first : first + _QUERIES_AT_ONCE]]
+            terms = {
+                term: statistics
+                for query in some
+                for term in query
+                if (statistics := snapshot.term(term).statistics).docs
+            }
+            asked = some, k, method, snapshot.collection, terms
+            answers = self._call("search", snapshot, *asked)
+            tops += [
+                merge_top_k(snapshot, [answer[place] for answer in answers], k)
+                for place in range(len(some))
+            ]
+        return tops
 
     def nearest(self, snapshot: Snapshot, model: int, query: TokenEmbeddings, k: int) -> TopK:
         """By vectors, of the model of this number."""
-        masks = self._masks(snapshot)
-        answers = self._call(
-            "nearest",
-            [(view, model, query, k, masks[number]) for number, view in enumerate(self._views)],
-        )
-        top = merge_top_k(snapshot, [answers[number] for number in sorted(answers)], k)
+        top = merge_top_k(snapshot, self._call("nearest", snapshot, model, query, k), k)
         return top._replace(missing=tuple(sorted(self.missing)))
 
-    def _call(self, method: str, requests: Sequence[tuple[Any, ...]]) -> dict[int, Any]:
-        """All shards; notes who did not answer."""
-        answers = self._shards.call(method, dict(enumerate(requests)), self._deadline)
+    def _call(self, method: str, snapshot: Snapshot, *asked: Any) -> list[Any]:
+        """What the shards answer, in their order; notes who did not."""
+        masks = self._masks(snapshot)
+        requests = {
+            number: (view, *asked, masks[number]) for number, view in enumerate(self._views)
+        }
+        answers = self._shards.call(method, requests, self._deadline)
         self.missing.update(
             view.name for number, view in enumerate(self._views) if number not in answers
         )
-        return answers
+        return [answers[number] for number in sorted(answers)]
 
     def _masks(self, snapshot: Snapshot) -> list[Masks | None]:
         if snapshot.live is self._all.live:  # nothing is filtered
@@ -330,7 +312,7 @@ class ShardedPipeline(Pipeline):
         """`numbers` says which of the shards' models these are: all of them, in the same order,
         unless it is given. Settings are those of `Pipeline`."""
         self._numbers = numbers
-        super().__init__(index, models, **{"verify": False, **settings})
+        super().__init__(index, models, **{**settings, "verify": False})
         if not self.stages:
             self.index.prepare()
 

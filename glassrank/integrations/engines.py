@@ -25,11 +25,13 @@ def _scored(rows: Sequence[Any]) -> ScoredIds:
     return ScoredIds([row[0] for row in rows], [row[1] for row in rows])
 
 
-def _sort_rows(doc_ids: Sequence[Any], rows: Sequence[Any], engine: str) -> list[dict[str, Any]]:
+def _sort_rows(
+    doc_ids: Sequence[Any], rows: Sequence[Any], engine: str, why: str = "any more; search again"
+) -> list[dict[str, Any]]:
     """Texts, and titles if there are any, from rows (id, text, title), in the order of the ids."""
     docs = {row[0]: dict(zip(("text", "title"), row[1:], strict=False)) for row in rows}
     if missing := [doc_id for doc_id in doc_ids if doc_id not in docs]:
-        raise InputError(f"{engine} has no document {missing[0]!r} any more; search again")
+        raise InputError(f"{engine} has no document {missing[0]!r} {why}")
     return [docs[doc_id] for doc_id in doc_ids]
 
 
@@ -204,7 +206,7 @@ class Tantivy:
         self._index.reload()  # so that `fetch` sees what was committed since
         self._fields = list(fields)
         self._id = id
-        self._shown = {"text": text, **({"title": title} if title else {})}
+        self._columns = [text, *([title] if title else [])]
 
     def search(self, query: str, k: int) -> ScoredIds:
         """Uses only the words of the query, so that nothing is an operator."""
@@ -223,18 +225,14 @@ class Tantivy:
         """Texts, and titles if there are any."""
         searcher = self._index.searcher()
         query = self._term_set(self._index.schema, self._id, list(doc_ids))
-        docs = {}
-        for _, address in searcher.search(query, max(1, len(doc_ids))).hits:
-            doc = searcher.doc(address)
-            docs[doc.get_first(self._id)] = {
-                name: doc.get_first(field) or "" for name, field in self._shown.items()
-            }
-        if missing := [doc_id for doc_id in doc_ids if doc_id not in docs]:
-            raise InputError(
-                f"the tantivy index has no document {missing[0]!r} in its field {self._id!r}; "
-                "ids must be stored, and indexed with the tokenizer raw"
-            )
-        return [docs[doc_id] for doc_id in doc_ids]
+        hits = searcher.search(query, max(1, len(doc_ids))).hits
+        docs = [searcher.doc(address) for _, address in hits]
+        rows = [
+            (doc.get_first(self._id), *(doc.get_first(name) or "" for name in self._columns))
+            for doc in docs
+        ]
+        why = f"in its field {self._id!r}; ids must be stored, and indexed with the tokenizer raw"
+        return _sort_rows(doc_ids, rows, "the tantivy index", why)
 
 
 class ElasticIndex:

@@ -9,8 +9,7 @@ from glassrank.deadline import Clock, Deadline, now
 from glassrank.rerank.scheduler import TRUSTED
 
 _SHARED = 0.7
-"""Share of the spare time that is handed out while requests wait: one late request makes all
-behind it late."""
+"""Share of the spare time that is handed out while requests wait: a late one delays all others."""
 _MAX_NEEDED = 1 / 3
 """Of its time, the most that a request can be said to need."""
 _SMOOTHING = 0.1
@@ -37,8 +36,7 @@ class AdmissionController:
         self.threads = threads
         self.clock = clock
         self.mean_ms = 0.0
-        """Moving average of how long requests run: what a request needs of which no more is known.
-        """
+        """Moving average of how long requests run: what one needs of which no more is known."""
         # Replaced as a whole: running threads read it without a lock.
         self.waiting: tuple[QueuedRequest, ...] = ()
         self._running: set[QueuedRequest] = set()

@@ -23,11 +23,12 @@ from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.index.methods import METHODS
 from glassrank.rerank import Pipeline
+from glassrank.serve import searching
 from glassrank.serve.error_responses import HANDLERS, HttpError
 from glassrank.serve.loaded import NO_MODEL, IndexReloader
 from glassrank.serve.middleware import Endpoint, RequestMiddleware
 from glassrank.serve.options import Options
-from glassrank.serve.reranking import TextsReranker
+from glassrank.serve.reranking import rerank_texts
 from glassrank.serve.schemas import (
     DocId,
     ExplainRequest,
@@ -37,7 +38,7 @@ from glassrank.serve.schemas import (
     describe_search_parameters,
     parse_search,
 )
-from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, check_document
+from glassrank.serve.searching import NDJSON, check_document
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import enable_tracing
 
@@ -129,8 +130,6 @@ def _add_model_names(app: FastAPI, options: Options) -> None:
 
 
 def _add_search_endpoints(app: FastAPI, service: Service) -> None:
-    searcher, explainer = Searcher(service), ScoreExplainer(service)
-    reranker = TextsReranker(service)
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
     }
@@ -138,29 +137,30 @@ def _add_search_endpoints(app: FastAPI, service: Service) -> None:
     @app.post("/search", responses=streams)
     async def search(request: Request, params: SearchRequest) -> Response:
         """Hits for a query within its budget; for a list of queries, a list of responses."""
-        return await searcher(request, params)
+        return await searching.search(service, request, params)
 
     parameters = {"parameters": describe_search_parameters()}
 
     @app.get("/search", responses=streams, openapi_extra=parameters)
     async def search_by_url(request: Request) -> Response:
         """The same, with all parameters in the URL."""
-        return await searcher(request, parse_search(request.scope["query_string"]))
+        params = parse_search(request.scope["query_string"])
+        return await searching.search(service, request, params)
 
     @app.post("/explain")
     async def explain(request: Request, params: ExplainRequest) -> Response:
         """Why a document has its score; two side by side; what a change would do."""
-        return await explainer(request, params)
+        return await searching.explain(service, request, params)
 
     @app.post("/v1/rerank")
     async def rerank_v1(request: Request, params: RerankRequest) -> Response:
         """Given texts, best first, for clients of Cohere's v1 and of Jina."""
-        return await reranker(request, params, "1")
+        return await rerank_texts(service, request, params, "1")
 
     @app.post("/v2/rerank")
     async def rerank_v2(request: Request, params: RerankRequest) -> Response:
         """Given texts, best first, for clients of Cohere's v2."""
-        return await reranker(request, params, "2")
+        return await rerank_texts(service, request, params, "2")
 
 
 def _add_state_endpoints(app: FastAPI, service: Service) -> None:
@@ -174,9 +174,10 @@ def _add_state_endpoints(app: FastAPI, service: Service) -> None:
             check_document(loaded, id, service.limits)
             most = service.limits.doc_characters
             document = asdict(loaded.index.doc(id, most + 1))
-            is_cut = document.pop("fields_cut") or len(document["text"]) > most
-            cut = {"cut": True} if is_cut else {}
-            return to_bytes({**document, "text": document["text"][:most], **cut})
+            text = document["text"]
+            if document.pop("fields_cut") or len(text) > most:
+                document |= {"text": text[:most], "cut": True}
+            return to_bytes(document)
 
         return json_response(await service.run(request, service.texts, read, budget_ms))
 
@@ -195,9 +196,8 @@ def _add_state_endpoints(app: FastAPI, service: Service) -> None:
         return json_response(to_bytes(describe_service(service)))
 
     for name, path in _report_files(service.options):
-        app.get(f"/{name}", summary=f"The report of `glassrank {name}`.")(
-            _report_endpoint(path, service.options.reports_pending)
-        )
+        send_report = _report_endpoint(path, service.options.reports_pending)
+        app.get(f"/{name}", summary=f"The report of `glassrank {name}`.")(send_report)
 
     @app.get("/healthz")
     async def healthz() -> Response:

@@ -86,9 +86,6 @@ class Connections:
         self._next_request: OrderedDict[str, float] = OrderedDict()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def add(self, connection: "Connection") -> None:
         """Adds a connection; closes another if there are too many."""
         self._open.add(connection)
@@ -109,9 +106,10 @@ class Connections:
 
     def make_room_for(self, connection: "Connection", size: int) -> None:
         """Closes those that have read nothing for longest, until there is room for `size`."""
-        unread = {each: each.unread() for each in self._open if each is not connection}
+        others = self._open - {connection}
+        unread = {each: left for each in others if (left := each.unread())}
         total = sum(unread.values()) + size
-        for each in sorted((each for each in unread if unread[each]), key=Connection.read_at):
+        for each in sorted(unread, key=lambda each: each.unread_since):
             if total <= self.limits.unread_bytes:
                 return
             total -= unread[each]
@@ -133,12 +131,9 @@ class Connections:
             self._next_request[address] -= 1 / self.limits.keyless_requests_per_second
 
     def _make_room(self, among: list["Connection"], newcomer: "Connection") -> None:
-        candidates = [each for each in among if each is not newcomer]
-        costs = {each: each.cost_to_close() for each in candidates}
-        first = min(candidates, key=lambda each: costs[each], default=None)
-        if first is None or costs[first] >= _NEVER_CLOSED:
-            first = newcomer
-        first.abort()
+        costs = {each: each.cost_to_close() for each in among if each is not newcomer}
+        known = {each: cost for each, cost in costs.items() if cost is not None}
+        min(known, key=lambda each: known[each], default=newcomer).abort()
 
     def _sweep(self) -> None:
         self._sweeping = None
@@ -147,9 +142,6 @@ class Connections:
             self._sweeping = self._sweeping or connection.loop.call_later(
                 _SWEEP_SECONDS, self._sweep
             )
-
-
-_NEVER_CLOSED = (4, 0.0)
 
 
 class Connection(asyncio.Protocol):
@@ -180,7 +172,9 @@ class Connection(asyncio.Protocol):
         """Whether data arrived since the last response."""
         self._is_chunked = False
         self._chunk_lines = 0
-        self._unread_bytes, self._unread_since = 0, 0.0
+        self._unread_bytes = 0
+        self.unread_since = 0.0
+        """When the client last read something of a response."""
         self._closing_since: float | None = None
         self._lost = asyncio.Event()
 
@@ -328,29 +322,25 @@ class Connection(asyncio.Protocol):
         """Bytes of responses that the client has not read."""
         size = self.transport.get_write_buffer_size()
         if size != self._unread_bytes:
-            self._unread_bytes, self._unread_since = size, self.loop.time()
+            self._unread_bytes, self.unread_since = size, self.loop.time()
         return size
 
-    def read_at(self) -> float:
-        """When the client last read something of a response."""
-        return self._unread_since
-
-    def cost_to_close(self) -> tuple[int, float]:
-        """Lower ones are closed first; ordered as the list at the top of this module."""
-        if self.unread() and self.loop.time() - self._unread_since > _STALLED_SECONDS:
-            return (0, self._unread_since)
+    def cost_to_close(self) -> tuple[int, float] | None:
+        """Lower ones are closed first, as the list at the top of this module says; None: never."""
+        if self.unread() and self.loop.time() - self.unread_since > _STALLED_SECONDS:
+            return (0, self.unread_since)
         if self._step is RequestStep.HELD:
             return (1, self._since)
         if self._step is not RequestStep.RESPONSE:
             return (3 if self.has_key else 2, self._since)
-        return _NEVER_CLOSED
+        return None
 
     def check_time(self) -> None:
         """Closes the connection if a step takes too long."""
         now, limits = self.loop.time(), self._limits
         if self.transport.is_closing():
             return
-        if self.unread() and now - self._unread_since > limits.unread_seconds:
+        if self.unread() and now - self.unread_since > limits.unread_seconds:
             self.abort()
             return
         if self._closing_since is not None and now - self._closing_since >= _CLOSING_SECONDS:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -30,26 +31,22 @@ _MAX_ERRORS = 4
 
 
 class HttpError(Exception):
-    """The request gets an error response; `retry_after_ms` is for faults of the service."""
+    """The request gets an error response; `retry_after_ms` is for faults of the service, and the
+    code follows from the status unless it is given."""
 
-    def __init__(self, status: int, message: str, retry_after_ms: float | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, retry_after_ms: float | None = None, code: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.retry_after_ms = retry_after_ms
+        self.code = code or CODES.get(status, CODES[500])
 
 
 def bad_request(message: str) -> HttpError:
     """Status 400."""
     return HttpError(400, message)
-
-
-def json_error(
-    status: int, message: str, headers: dict[str, str] | None = None, code: str = ""
-) -> Response:
-    """An error response; the code follows from the status unless it is given."""
-    body = error_body(message, code or CODES.get(status, CODES[500]))
-    return Response(body, status, headers, media_type="application/json")
 
 
 def error_body(message: str, code: str) -> bytes:
@@ -59,53 +56,52 @@ def error_body(message: str, code: str) -> bytes:
     return json.dumps({"code": code, "message": message, "detail": message}).encode()
 
 
-def to_response(error: HttpError, code: str = "") -> Response:
+def to_response(error: HttpError, headers: Mapping[str, str] | None = None) -> Response:
     """The response to send for an error."""
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    headers = dict(headers or {})
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     if error.retry_after_ms is not None:
         # A new connection may reach a worker that has less to do.
         seconds = max(1, math.ceil(error.retry_after_ms / 1e3))
-        headers = {"Retry-After": str(seconds), "Connection": "close"}
-    return json_error(error.status, error.message, headers, code)
+        headers |= {"Retry-After": str(seconds), "Connection": "close"}
+    body = error_body(error.message, error.code)
+    return Response(body, error.status, headers, media_type="application/json")
 
 
-async def handle_http_error(request: Request, error: Exception) -> Response:
-    """Turn an exception into a response."""
-    assert isinstance(error, HttpError)
+async def _handle_http_error(request: Request, error: HttpError) -> Response:
     return to_response(error)
 
 
-async def handle_glassrank_error(request: Request, error: Exception) -> Response:
-    """Errors of the packages that the service uses."""
-    assert isinstance(error, GlassrankError)
+async def _handle_glassrank_error(request: Request, error: GlassrankError) -> Response:
     if isinstance(error, LateError):
-        return to_response(HttpError(503, str(error), 0.0), error.code)
-    return json_error(400 if isinstance(error, InputError) else 500, str(error), code=error.code)
+        return to_response(HttpError(503, str(error), 0.0, error.code))
+    status = 400 if isinstance(error, InputError) else 500
+    return to_response(HttpError(status, str(error), code=error.code))
 
 
-async def handle_framework_error(request: Request, error: Exception) -> Response:
+async def _handle_framework_error(request: Request, error: HTTPException) -> Response:
     """What the middleware accepts, and the framework does not."""
-    assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
         message = "the body is not JSON that can be read"
-    return json_error(error.status_code, message, dict(error.headers or {}))
+    return to_response(HttpError(error.status_code, message), error.headers)
 
 
-async def handle_invalid_request(request: Request, error: Exception) -> Response:
+async def _handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
     """A request that does not match its schema: names the first field that is wrong."""
-    assert isinstance(error, RequestValidationError)
     # Where a field has two types, an error in the matching one says more than "not the other".
     errors = sorted(error.errors()[:_MAX_ERRORS], key=lambda each: each["type"].endswith("_type"))
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"
-        return json_error(400, f"the body is not JSON {where}: {first['ctx']['error']}")
-    if first["loc"] == ("body",):
-        return json_error(400, "expected a JSON object, with Content-Type: application/json")
-    place = ".".join(str(part) for part in first["loc"][1:] if _is_field(part))
-    problem = first["msg"][:1].lower() + first["msg"][1:]
-    return json_error(400, f"{place}: {problem}; see /docs")
+        message = f"the body is not JSON {where}: {first['ctx']['error']}"
+    elif first["loc"] == ("body",):
+        message = "expected a JSON object, with Content-Type: application/json"
+    else:
+        place = ".".join(str(part) for part in first["loc"][1:] if _is_field(part))
+        message = f"{place}: {first['msg'][:1].lower() + first['msg'][1:]}; see /docs"
+    return to_response(bad_request(message))
 
 
 def _is_field(part: int | str) -> bool:
@@ -117,15 +113,15 @@ def _is_field(part: int | str) -> bool:
     return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int", "float"))
 
 
-async def handle_bug(request: Request, error: Exception) -> Response:
-    """Turn an exception into a response."""
-    return json_error(500, "an internal error occurred; the service's log has the details")
+async def _handle_bug(request: Request, error: Exception) -> Response:
+    message = "an internal error occurred; the service's log has the details"
+    return to_response(HttpError(500, message))
 
 
 HANDLERS = {
-    HttpError: handle_http_error,
-    GlassrankError: handle_glassrank_error,
-    HTTPException: handle_framework_error,
-    RequestValidationError: handle_invalid_request,
-    Exception: handle_bug,
+    HttpError: _handle_http_error,
+    GlassrankError: _handle_glassrank_error,
+    HTTPException: _handle_framework_error,
+    RequestValidationError: _handle_invalid_request,
+    Exception: _handle_bug,
 }

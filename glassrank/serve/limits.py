@@ -5,17 +5,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from glassrank.errors import InputError
 
 
-def _limit(default: float, about: str) -> float:
+def _limit(default: float, about: str) -> Any:
     """A field with the text that `--help` prints."""
     return field(default=default, metadata={"about": about})
-
-
-def _count(default: int, about: str) -> int:
-    return _limit(default, about)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -23,51 +20,51 @@ class Limits:
     """Each holds for one process; `--workers 4` has four times as many connections."""
 
     # Requests
-    body_bytes: int = _count(8 << 20, "body of a request to re-rank texts")
-    small_body_bytes: int = _count(1 << 20, "body of any other request")
-    body_values: int = _count(100_000, "JSON values in a body of texts to re-rank")
-    small_body_values: int = _count(1_000, "JSON values in any other body")
-    body_chunks: int = _count(10_000, "chunks of a body with Transfer-Encoding: chunked")
-    unfinished_body_bytes: int = _count(128 << 20, "bodies that are still arriving, together")
-    query_string_bytes: int = _count(16 << 10, "query string")
-    query_characters: int = _count(2_000, "query")
-    queries: int = _count(64, "queries of a request")
-    k: int = _count(1_000, "hits of a query")
-    results: int = _count(10_000, "hits of all queries of a request")
-    documents: int = _count(10_000, "texts to re-rank")
-    changed_documents: int = _count(100, "documents among which a change is ranked")
-    text_characters: int = _count(200_000, "text to re-rank or to explain")
-    name_characters: int = _count(200, "names of models, methods and fields")
-    id_characters: int = _count(2_000, "document id")
-    rank_fields: int = _count(32, "fields of a document to re-rank")
-    feedback: int = _count(100, "RM3's documents and terms")
+    body_bytes: int = _limit(8 << 20, "body of a request to re-rank texts")
+    small_body_bytes: int = _limit(1 << 20, "body of any other request")
+    body_values: int = _limit(100_000, "JSON values in a body of texts to re-rank")
+    small_body_values: int = _limit(1_000, "JSON values in any other body")
+    body_chunks: int = _limit(10_000, "chunks of a body with Transfer-Encoding: chunked")
+    unfinished_body_bytes: int = _limit(128 << 20, "bodies that are still arriving, together")
+    query_string_bytes: int = _limit(16 << 10, "query string")
+    query_characters: int = _limit(2_000, "query")
+    queries: int = _limit(64, "queries of a request")
+    k: int = _limit(1_000, "hits of a query")
+    results: int = _limit(10_000, "hits of all queries of a request")
+    documents: int = _limit(10_000, "texts to re-rank")
+    changed_documents: int = _limit(100, "documents among which a change is ranked")
+    text_characters: int = _limit(200_000, "text to re-rank or to explain")
+    name_characters: int = _limit(200, "names of models, methods and fields")
+    id_characters: int = _limit(2_000, "document id")
+    rank_fields: int = _limit(32, "fields of a document to re-rank")
+    feedback: int = _limit(100, "RM3's documents and terms")
     budget_ms: float = _limit(10_000.0, "budget of a request, milliseconds")
 
     # Responses
-    response_bytes: int = _count(8 << 20, "response; hits beyond it have no title or snippet")
-    title_characters: int = _count(500, "title of a hit")
-    metadata_bytes: int = _count(16 << 10, "metadata of a hit")
-    doc_characters: int = _count(1_000_000, "text of a document in /doc")
-    unread_bytes: int = _count(64 << 20, "responses that clients have not read, together")
+    response_bytes: int = _limit(8 << 20, "response; hits beyond it have no title or snippet")
+    title_characters: int = _limit(500, "title of a hit")
+    metadata_bytes: int = _limit(16 << 10, "metadata of a hit")
+    doc_characters: int = _limit(1_000_000, "text of a document in /doc")
+    unread_bytes: int = _limit(64 << 20, "responses that clients have not read, together")
 
     # Connections
-    connections: int = _count(256, "open connections")
-    connections_per_address: int = _count(
+    connections: int = _limit(256, "open connections")
+    connections_per_address: int = _limit(
         256, "open connections of one address that have not sent the key"
     )
-    pipelined_requests: int = _count(32, "pipelined requests of a client")
-    keyless_requests_per_second: int = _count(
+    pipelined_requests: int = _limit(32, "pipelined requests of a client")
+    keyless_requests_per_second: int = _limit(
         50, "requests of one address without the key, if there is a key"
     )
-    addresses: int = _count(4_096, "addresses whose requests are counted")
+    addresses: int = _limit(4_096, "addresses whose requests are counted")
     header_seconds: float = _limit(10.0, "time for the headers of a first request")
     idle_seconds: float = _limit(30.0, "time from a response to the next request's headers")
     body_seconds: float = _limit(20.0, "time for a body")
     response_seconds: float = _limit(60.0, "time from the headers to the end of the response")
     unread_seconds: float = _limit(10.0, "time in which a client reads nothing of a response")
-    log_lines_per_minute: int = _count(100, "lines in the log")
-    query_log_bytes: int = _count(64 << 20, "file of the query log; eight files are kept")
-    open_interleavings: int = _count(10_000, "interleaved searches that wait for a click")
+    log_lines_per_minute: int = _limit(100, "lines in the log")
+    query_log_bytes: int = _limit(64 << 20, "file of the query log; eight files are kept")
+    open_interleavings: int = _limit(10_000, "interleaved searches that wait for a click")
 
 
 def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
@@ -93,12 +90,13 @@ def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
     return limits
 
 
-def describe_limits(limits: Limits | None = None) -> list[tuple[str, str, str]]:
-    """(name, value, meaning) of each."""
-    limits = limits or Limits()
-    rows = []
-    for each in fields(limits):
-        value = getattr(limits, each.name)
-        shown = f"{value:,g}" if isinstance(value, float) else f"{value:,}"
-        rows.append((each.name, shown, each.metadata["about"]))
-    return rows
+def describe_limits() -> list[tuple[str, str, str]]:
+    """(name, default value, meaning) of each."""
+    return [
+        (
+            each.name,
+            f"{each.default:,g}" if isinstance(each.default, float) else f"{each.default:,}",
+            each.metadata["about"],
+        )
+        for each in fields(Limits)
+    ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.cluster import ShardedIndex, ShardedPipeline, Shards
+from glassrank.cluster.cluster import RayShards, processors
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import list_stores
 from glassrank.errors import DiskError, GlassrankError, InputError, wrap_os_errors
@@ -70,7 +71,7 @@ class LoadedIndex:
         }
         for reranker in rerankers.values():
             warm_up(reranker)  # for texts that come with a request
-        return cls(index, pipelines, _make_pipeline(index, {}, method=options.method)).warm_up()
+        return cls(index, pipelines, _make_pipeline(index, {}, method=options.method))._warm_up()
 
     def follow(self) -> "LoadedIndex":
         """The same, as index and stores are now."""
@@ -78,9 +79,9 @@ class LoadedIndex:
         shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
         index = _open_index(self.index.path, shards, verify=False, checked=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
-        return LoadedIndex(index, pipelines, self.first_stage.follow(index)).warm_up()
+        return LoadedIndex(index, pipelines, self.first_stage.follow(index))._warm_up()
 
-    def warm_up(self) -> "LoadedIndex":
+    def _warm_up(self) -> "LoadedIndex":
         """Compiles all code and reads the filters' columns before the first request."""
         self.index.snapshot.prepare_filters()
         for doc in islice(self.index.docs(), 1):
@@ -90,14 +91,13 @@ class LoadedIndex:
 
     def list_warnings(self) -> list[str]:
         """One for each store that lacks documents, which are encoded on the fly."""
-        return sorted(
-            {
-                f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to "
-                "rank; run glassrank encode again"
-                for stage in self._stages()
-                if stage.store is not None and stage.num_missing
-            }
-        )
+        lacking = {
+            f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to rank; "
+            "run glassrank encode again"
+            for stage in self._stages()
+            if stage.store is not None and stage.num_missing
+        }
+        return sorted(lacking)
 
     def encodes_on_the_fly(self) -> bool:
         """Whether a model has to encode documents while a query waits."""
@@ -135,23 +135,19 @@ def _open_index(
 ) -> Index:
     if shards is None:
         return Index(path, verify=verify, checked=checked)
-    return ShardedIndex(
-        path.absolute(), shards, checked=checked
-    )  # each shard verifies its own segments
+    # Each shard verifies its own segments.
+    return ShardedIndex(path.absolute(), shards, checked=checked)
 
 
 def _make_pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:
     """`models` by their numbers among all models of the service."""
     rerankers = list(models.values())
     if isinstance(index, ShardedIndex):
-        settings["verify"] = False
         return ShardedPipeline(index, rerankers, numbers=list(models), **settings)
     return Pipeline(index, rerankers, **settings)
 
 
 def _start_shards(options: Options) -> Shards:
-    from glassrank.cluster.cluster import RayShards, processors
-
     segments = max(1, len(read_manifest(options.index).segments))
     folders = [folder for _, folder in options.models]
     return RayShards(min(options.shards or processors(), segments), folders)
@@ -186,8 +182,7 @@ class IndexReloader:
         """Why a newer index is not loaded; empty if there is none."""
 
     def refresh(self) -> bool:
-        """Loads a changed index or new stores; True if there were any. On an error it keeps what is
-        loaded."""
+        """Loads a changed index or new stores; True if there were any. Errors change nothing."""
         try:
             state = _read_state(self._options.index)
             if state == self._state:

@@ -16,10 +16,7 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _PREFIX = "glassrank-metrics-"
 
-_SECONDS = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.06, 0.075, 0.1),
-    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.06, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _DEPTHS = (0, 1, 10, 25, 50, 100, 250, 500, 1000)
 
 
@@ -110,7 +107,6 @@ def remove_shared(folder: Path) -> None:
 
 
 def _remove_dead_workers(folder: Path) -> None:
-    """Removes the gauges of workers that have ended."""
     for path in folder.glob("gauge_live*.db"):
         worker = path.stem.rpartition("_")[2]
         if not Path("/proc", worker).exists() and Path("/proc").exists():

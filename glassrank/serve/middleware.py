@@ -40,32 +40,27 @@ class BodyReader:
 
     async def read(self, receive: Receive, most: int) -> bytes:
         """The whole body, of at most `most` bytes."""
-        seconds = self._limits.body_seconds
+        body, counted = bytearray(), 0
+        seconds, is_last = self._limits.body_seconds, False
         try:
             async with asyncio.timeout(seconds):
-                return await self._read(receive, most)
+                while not is_last:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Gone
+                    body += message.get("body", b"")
+                    if len(body) > most:
+                        raise body_too_large(most)
+                    more = max(0, len(body) - UNCOUNTED_BYTES) - counted
+                    self._held, counted = self._held + more, counted + more
+                    if self._held > self._limits.unfinished_body_bytes:
+                        problem = "too many large bodies arrive at once; try again later"
+                        raise HttpError(503, problem, 1e3)
+                    is_last = not message.get("more_body", False)
+            return bytes(body)
         except TimeoutError:
-            message = f"the body did not arrive within {seconds:g} seconds; send it at once"
-            raise HttpError(408, message) from None
-
-    async def _read(self, receive: Receive, most: int) -> bytes:
-        body, counted = bytearray(), 0
-        try:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                body += message.get("body", b"")
-                if len(body) > most:
-                    raise body_too_large(most)
-                more = max(0, len(body) - UNCOUNTED_BYTES) - counted
-                self._held, counted = self._held + more, counted + more
-                if self._held > self._limits.unfinished_body_bytes:
-                    raise HttpError(
-                        503, "too many large bodies arrive at once; try again later", 1e3
-                    )
-                if not message.get("more_body", False):
-                    return bytes(body)
+            problem = f"the body did not arrive within {seconds:g} seconds; send it at once"
+            raise HttpError(408, problem) from None
         finally:
             self._held -= counted
 
@@ -288,7 +283,7 @@ class RequestMiddleware:
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe((ended - state["arrived"]) / 1e3)
         if status == 200 and "done" in state:
-            self._service.record_sending(ended - state["done"])
+            self._service.scheduler.learn("sending", 1, ended - state["done"])
             if ended - state["arrived"] > state["budget_ms"]:
                 self._metrics.overruns.labels(route).inc()
 

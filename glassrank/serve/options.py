@@ -13,10 +13,6 @@ SHORTEST_KEY = 16
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-def _ignore() -> None:
-    """The default of `on_request`."""
-
-
 @dataclass(frozen=True)
 class Options:
     """Plain values, and functions at the top of a module: every worker process gets a copy."""
@@ -75,7 +71,7 @@ class Options:
     """Example queries on the page."""
     subject: str = ""
     """What is searched, as the page says it: "the documentation of …"."""
-    on_request: Callable[[], None] = field(default=_ignore, repr=False, compare=False)
+    on_request: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called before a request is computed."""
     limits: Limits = field(default_factory=Limits)
 

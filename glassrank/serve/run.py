@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -30,6 +30,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from glassrank.backends.threads import num_processors, set_threads
+from glassrank.cluster.cluster import connect
 from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import Connection, Connections
@@ -50,19 +51,14 @@ _SILENT_SECONDS = 300
 _LOOK_SECONDS = 0.2
 _STARTUP_FAILURE = 3
 _SWITCH_SECONDS = 0.0005
-"""How long a computing thread may block others. Python's default, 5 ms, is a tenth of a usual
-budget."""
-
-Started = Callable[[str], None]
+"""How long a computing thread may block others; Python's 5 ms are a tenth of a usual budget."""
 
 
-def serve(options: Options, started: Started = lambda address: None) -> None:
+def serve(options: Options, started: Callable[[str], None] = lambda address: None) -> None:
     """Runs until SIGTERM or Ctrl-C, and finishes requests; `started` gets the URL."""
-    with _bind(options) as listener, _connect_cluster(options):
+    with _bind(options) as listener, connect(options.ray):
         prepare_process(options)
-        reloader = IndexReloader(
-            options
-        )  # errors in the index or a model show here, not in a worker
+        reloader = IndexReloader(options)  # an error in index or model shows here, not in a worker
         if options.workers == 1:
             run = partial(_run_server, make_app(options, reloader, _exit_soon), options, listener)
         else:
@@ -72,15 +68,6 @@ def serve(options: Options, started: Started = lambda address: None) -> None:
         started(_make_url(options.host, listener))
         del reloader
         run()
-
-
-def _connect_cluster(options: Options) -> AbstractContextManager[None]:
-    """The connection to Ray, which is imported only if it is used."""
-    if options.ray is None:
-        return nullcontext()
-    from glassrank.cluster.cluster import connect
-
-    return connect(options.ray)
 
 
 def prepare_process(options: Options) -> None:

@@ -98,7 +98,7 @@ class SearchRequest(BaseModel):
         _at_most("k", self.k, limits.k, "results")
         total = self.k * len(self.queries)
         _at_most("k times the number of queries", total, limits.results, "results")
-        check_budget(self.budget_ms, limits)
+        _at_most("budget_ms", self.budget_ms or 0, limits.budget_ms, "milliseconds")
         check_names(limits, method=self.method, model=self.model)
         if self.where is not None:
             parse_filter(self.where)
@@ -129,10 +129,8 @@ def describe_search_parameters() -> list[dict[str, Any]]:
     _, several = schema["properties"]["query"]["anyOf"]
     schema["properties"]["query"] = {"description": "May be repeated.", **several}
     conditions = schema["properties"]["where"]["anyOf"][1]
-    schema["properties"]["where"] = {
-        "description": "Such as year>=2019; all must hold.",
-        **conditions,
-    }
+    about = "Such as year>=2019; all must hold."
+    schema["properties"]["where"] = {"description": about, **conditions}
     return [
         {"name": name, "in": "query", "required": name in schema["required"], "schema": field}
         for name, field in schema["properties"].items()
@@ -217,18 +215,18 @@ class ExplainRequest(BaseModel):
             raise bad_request(
                 "model: two models explain one document, or one of two each, without a change"
             )
-        if self.first_scores is not None and len(self.first_scores) != count:
-            raise bad_request(f"first_score: expected {count}, one for each document")
-        if self.regularizations is not None and len(self.regularizations) != count:
-            raise bad_request(f"regularization: expected {count}, one for each document")
+        for field in ("first_score", "regularization"):
+            given = getattr(self, field)
+            if given is not None and len(_as_list(given)) != count:
+                raise bad_request(f"{field}: expected {count}, one for each document")
         if self.change is not None:
             _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
             if isinstance(self.change.word, str):
                 check_names(limits, word=self.change.word)
-        for model in self.models:
-            check_names(limits, model=model)
-        check_names(limits, method=self.method)
-        check_texts(self.texts, limits, "text")
+        check_names(limits, model=self.model, method=self.method)
+        _at_most("text", len(self.texts), limits.documents, "documents")
+        for number, text in enumerate(self.texts):
+            _at_most(f"text.{number}", len(text), limits.text_characters, "characters")
 
 
 class FeedbackRequest(BaseModel):
@@ -269,31 +267,26 @@ class RerankRequest(BaseModel):
         if not self.documents:
             raise bad_request("documents: expected at least one document")
         _at_most("documents", len(self.documents), limits.documents, "documents")
-        check_budget(self.budget_ms, limits)
-        check_names(limits, model=self.model)
-        for name in self.rank_fields or ():
-            check_names(limits, rank_fields=name)
+        _at_most("budget_ms", self.budget_ms or 0, limits.budget_ms, "milliseconds")
+        check_names(limits, model=self.model, rank_fields=self.rank_fields)
 
     def texts(self, limits: Limits) -> list[str]:
         """The text of each document, or its `rank_fields`."""
         # Each field once: the text is never longer than the document.
         fields = list(dict.fromkeys(self.rank_fields or ["text"]))
         texts = []
-        for number in range(len(self.documents)):
-            texts.append(self._text(number, fields))
-            _at_most(f"documents.{number}", len(texts[-1]), limits.text_characters, "characters")
+        for number, document in enumerate(self.documents):
+            if isinstance(document, str):
+                text = document
+            else:
+                values = [document[field] for field in fields if document.get(field) is not None]
+                if not values:
+                    wanted = f"expected a text, or an object with {' or '.join(fields)}"
+                    raise bad_request(f"documents.{number}: {wanted}")
+                text = " ".join(map(str, values))
+            _at_most(f"documents.{number}", len(text), limits.text_characters, "characters")
+            texts.append(text)
         return texts
-
-    def _text(self, number: int, fields: list[str]) -> str:
-        document = self.documents[number]
-        if isinstance(document, str):
-            return document
-        values = [document[field] for field in fields if document.get(field) is not None]
-        if not values:
-            raise bad_request(
-                f"documents.{number}: expected a text, or an object with {' or '.join(fields)}"
-            )
-        return " ".join(map(str, values))
 
 
 def _as_list(value: Item | list[Item]) -> list[Item]:
@@ -307,23 +300,11 @@ def check_query(query: str, limits: Limits) -> None:
     _at_most("query", len(query), limits.query_characters, "characters")
 
 
-def check_texts(texts: list[str], limits: Limits, name: str) -> None:
-    """Raises if there are too many texts, or one is too long."""
-    _at_most(name, len(texts), limits.documents, "documents")
-    for number, text in enumerate(texts):
-        _at_most(f"{name}.{number}", len(text), limits.text_characters, "characters")
-
-
-def check_budget(budget_ms: float | None, limits: Limits) -> None:
-    """Raises if a budget is above the limit."""
-    if budget_ms is not None:
-        _at_most("budget_ms", budget_ms, limits.budget_ms, "milliseconds")
-
-
-def check_names(limits: Limits, **names: str | None) -> None:
+def check_names(limits: Limits, **names: str | list[str] | None) -> None:
     """Raises if a name is too long, before it is looked up or quoted."""
-    for field, name in names.items():
-        _at_most(field, len(name or ""), limits.name_characters, "characters")
+    for field, given in names.items():
+        for name in _as_list(given or []):
+            _at_most(field, len(name), limits.name_characters, "characters")
 
 
 def check_method(method: str | None, limits: Limits) -> None:

@@ -37,9 +37,6 @@ class WorkQueue:
     """Threads, and places for requests that wait for them."""
 
     def __init__(self, name: str, threads: int, longest: int, clock: Clock = now) -> None:
-        self.name = name
-        self.threads = threads
-        self.longest = longest
         self.admission = AdmissionController(threads, clock)
         self.on_shed: Callable[[str], None] = lambda reason: None
         """Called with the reason whenever a request is refused."""
@@ -47,13 +44,14 @@ class WorkQueue:
         """Called with the length of the queue whenever it changes."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
+        self._places = threads + longest
         self._inside = 0
         self._jobs: set[Future[Any]] = set()
 
     def enter(self) -> bool:
         """Takes a place at a thread or in the queue; False if there is none."""
         with self._lock:
-            if self._inside >= self.threads + self.longest:
+            if self._inside >= self._places:
                 self.on_shed("full")
                 return False
             self._inside += 1
@@ -129,15 +127,11 @@ class Service:
         self.texts = self._queue("texts", 1)
         self.scheduler = Scheduler()
         self.query_log = None if options.log is None else QueryLog(options.log, self.limits)
-        self.interleaving = (
-            None
-            if options.interleave is None
-            else Interleaving(
-                (next(iter(options.pipelines)), options.interleave),
-                options.interleave_share,
-                self.limits.open_interleavings,
-            )
-        )
+        self.interleaving: Interleaving | None = None
+        if options.interleave is not None:
+            models = next(iter(options.pipelines)), options.interleave
+            most_open = self.limits.open_interleavings
+            self.interleaving = Interleaving(models, options.interleave_share, most_open)
         self.closing = False
         self._publish()
 
@@ -174,7 +168,8 @@ class Service:
         needs_ms: float | None = None,
     ) -> Result:
         """Runs `work` in a thread of the queue; the budget counts from the request's arrival."""
-        self.options.on_request()
+        if self.options.on_request is not None:
+            self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
         deadline = self.scheduler.response_deadline(state.arrived, budget_ms)
@@ -186,10 +181,6 @@ class Service:
                 state.done = now()
 
         return await asyncio.wrap_future(queue.submit(timed, deadline, needs_ms))
-
-    def record_sending(self, took: float) -> None:
-        """Learns how many milliseconds a finished response took to be sent."""
-        self.scheduler.learn("sending", 1, took)
 
     @contextmanager
     def run_in_background(self, on_stuck: Callable[[], None]) -> Iterator[None]:

@@ -2,13 +2,14 @@
 twice. Here tasks run in this process; `test_cluster.py` has them on a cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sharded_index import QUERIES, run_bytes, some_docs
 
-from glassrank.cluster.building import Encoding, build_shards, encode_shards, in_turn
+from glassrank.cluster.building import Encoding, build_shards, encode_shards
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index import Index
@@ -23,14 +24,12 @@ class StoppedError(Exception):
     """As if the process that gives the tasks had been killed."""
 
 
-def stops_after(tasks: int) -> Callable[..., Iterator[tuple[int, Any]]]:
-    def run(
-        task: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Any]]:
-        for number, result in in_turn(task, calls):
+def stops_after(tasks: int) -> Callable[..., Iterator[Any]]:
+    def run(task: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        for number, result in enumerate(starmap(task, calls)):
             if number == tasks:
                 raise StoppedError
-            yield number, result
+            yield result
 
     return run
 

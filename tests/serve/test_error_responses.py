@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 
 from glassrank.deadline import LateError
 from glassrank.errors import GlassrankError, InputError
-from glassrank.serve import Options
-from glassrank.serve.searching import ScoreExplainer, Searcher
+from glassrank.serve import Options, searching
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +63,8 @@ def test_codes_of_errors_from_inside(
     def fail(*_: object, **__: object) -> bytes:
         raise error
 
-    monkeypatch.setattr(Searcher, "respond", fail)
-    monkeypatch.setattr(ScoreExplainer, "respond", fail)
+    monkeypatch.setattr(searching.Searcher, "respond", fail)
+    monkeypatch.setattr(searching, "explain_scores", fail)
     for path, asked in (("/search", {}), ("/explain", {"doc_id": "d1"})):
         response = client.post(path, json={"query": "cat", **asked})
         assert (response.status_code, response.json()["code"]) == (status, code)

@@ -148,10 +148,9 @@ def test_work_that_does_not_end_is_left(options: Options, tmp_path: Path, worker
     program = tmp_path / "stuck.py"
     program.write_text(
         "import sys, time\n"
-        "from glassrank.serve import run, service\n"
-        "from glassrank.serve.searching import ScoreExplainer\n"
+        "from glassrank.serve import run, searching, service\n"
         "run._DRAIN_SECONDS, service._CLOSE_SECONDS = 1, 0.5\n"
-        "ScoreExplainer.respond = lambda *_: [time.sleep(0.1) for _ in range(3000)]\n"
+        "searching.explain_scores = lambda *_: [time.sleep(0.1) for _ in range(3000)]\n"
         "from glassrank.cli import main\n"
         "if __name__ == '__main__':\n    main()\n"
     )

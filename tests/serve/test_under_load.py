@@ -233,7 +233,7 @@ def test_an_answer_after_its_budget_is_counted(
 def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> None:
     service = Service(options, IndexReloader(options))
     for _ in range(20):
-        service.record_sending(30.0)
+        service.scheduler.learn("sending", 1, 30.0)
     request: Any = SimpleNamespace(state=SimpleNamespace(arrived=now() - 100))
 
     def given() -> float:
@@ -245,5 +245,5 @@ def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> N
     assert given() == pytest.approx(910, abs=5)  # 30 for sending, and 60 to spare
     assert request.state.budget_ms == 1000.0
     for _ in range(20):
-        service.record_sending(5000.0)
+        service.scheduler.learn("sending", 1, 5000.0)
     assert given() == pytest.approx(750, abs=5)  # a quarter at most is set aside
