@@ -14,7 +14,9 @@ second as many of the best as there is time for; at each budget the best of the 
 A `--peer` is the folder of a published model with its int8 `model.onnx`: ONNX Runtime computes it.
 
 With `--scores`, the file of qualities is written from what frontier_scores.py has left in FOLDER,
-and the best of ours is compared with each other system over the same queries.
+and the best of ours is compared with each other system over the same queries. A published model
+that it has not scored there keeps its values, and is not compared. Ours draw the scores of similar
+documents together, as a search does, and this time counts.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import cycle, product
 from pathlib import Path
@@ -36,9 +38,10 @@ from numpy.typing import NDArray
 from glassrank.backends.threads import num_threads
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
-from glassrank.models.io.load import load_named, published_graph
+from glassrank.models.io.load import published_graph
 from glassrank.models.onnx_models import OnnxSession
 from glassrank.rerank import Pipeline, Reranker
+from glassrank.rerank.regularization import pick_best, regularize
 from glassrank.research.evaluate.budget_curve import Speed
 from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Variant, time_models
 
@@ -66,6 +69,7 @@ class Lists(NamedTuple):
     """The candidates of all queries of a collection, in the first stage's order."""
 
     ends: NDArray[np.int64]  # (Q + 1,)
+    docs: NDArray[np.int64]  # numbers in the collection
     bm25: Floats
     grades: NDArray[np.int64]
     ideal: NDArray[np.int64]  # (Q, 10) the best grades there are
@@ -98,22 +102,39 @@ class Lists(NamedTuple):
             found.append(mine)
         return np.array(found, np.float32).swapaxes(0, 1)
 
-    def by_depth(self, scores: Floats, first: Floats | None = None, depth: int = 0) -> Any:
+    def by_depth(self, model: "Scores", first: "Scores | None" = None, depth: int = 0) -> Any:
         """Values when as many as `DEPTHS` are re-ranked; with `first`, of the order that it makes
         of so many candidates."""
 
         def orders(row: slice) -> Iterator[NDArray[np.int64]]:
             given = np.arange(row.stop - row.start)
             if first is not None:
-                given[:depth] = np.argsort(-first[row][:depth], kind="stable")
-            mine = scores[row][given]
-            known = int(np.isfinite(mine).sum()) if first is None else len(mine)
+                given[:depth] = first.order(row, self.docs[row], given[:depth])
+            known = int(np.isfinite(model.scores[row]).sum()) if first is None else len(given)
             for deep in DEPTHS.tolist():
                 order, many = given[: max(deep, 100)].copy(), min(deep, known)
-                order[:many] = given[:many][np.argsort(-mine[:many], kind="stable")]
+                order[:many] = model.order(row, self.docs[row], given[:many])
                 yield order
 
         return self.values(orders)
+
+
+class Scores(NamedTuple):
+    """What a system gives all candidates of a collection."""
+
+    scores: Floats
+    vectors: NDArray[np.float16] | None = None  # (documents, E), of systems that compare documents
+
+    def order(
+        self, row: slice, docs: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """These places of a query's candidates, best first."""
+        own = self.scores[row][places]
+        if self.vectors is not None and len(own):
+            best = pick_best(own)
+            vectors = self.vectors[docs[places[best]]].astype(np.float32)
+            own[best] += regularize(own[best], vectors)
+        return places[np.argsort(-own, kind="stable")]
 
 
 def read_lists(folder: Path) -> tuple[dict[str, Lists], dict[str, Lists]]:
@@ -126,6 +147,7 @@ def read_lists(folder: Path) -> tuple[dict[str, Lists], dict[str, Lists]]:
             *(
                 arrays[f"{part}/{name}"].astype(kind)
                 for name, kind in (
+                    ("candidates", np.int64),
                     ("bm25", np.float64),
                     ("grades", np.int64),
                     ("ideal", np.int64),
@@ -139,17 +161,17 @@ def read_lists(folder: Path) -> tuple[dict[str, Lists], dict[str, Lists]]:
     return dev, {part: mine for part, mine in lists.items() if part not in dev}
 
 
-def add_first_stage(folder: Path, file: str) -> dict[str, Floats]:
+def add_first_stage(folder: Path, file: str) -> dict[str, Scores]:
     """Scores of a published model and BM25's, added in the way and with the weight that are best
     on dev queries."""
     scores = np.load(folder / f"scores-{file}.npz")
     dev, test = read_lists(folder)
 
-    def added(part: str, lists: Lists, weight: float, standardized: bool) -> Floats:
+    def added(part: str, lists: Lists, weight: float, standardized: bool) -> Scores:
         own = scores[part].astype(np.float64)
         if standardized:
-            return lists.standardized(own) + weight * lists.standardized(lists.bm25)
-        return own + weight * spread * lists.bm25
+            return Scores(lists.standardized(own) + weight * lists.standardized(lists.bm25))
+        return Scores(own + weight * spread * lists.bm25)
 
     ratios = [scores[part][:1000].std() / lists.bm25[:1000].std() for part, lists in dev.items()]
     spread = float(np.mean(ratios))
@@ -167,26 +189,31 @@ def add_first_stage(folder: Path, file: str) -> dict[str, Floats]:
     return {part: added(part, lists, *best) for part, lists in test.items()}
 
 
-def add_own_weight(folder: Path, name: str) -> dict[str, Floats]:
-    """Scores of a model of the package with its share of BM25's."""
-    weight = load_named(name).model.first_stage_weight
-    assert weight is not None
-    scores, (_, test) = np.load(folder / f"scores-{name}.npz"), read_lists(folder)
-    return {part: scores[part] + weight.item() * lists.bm25 for part, lists in test.items()}
+def read_scores(folder: Path, name: str) -> dict[str, Scores]:
+    """Scores of a model of the package, which have BM25's in them."""
+    arrays, (_, test) = np.load(folder / f"scores-{name}.npz"), read_lists(folder)
+    return {
+        part: Scores(arrays[part].astype(float), arrays[f"{part.split('/')[0]}/vectors"])
+        for part in test
+    }
 
 
 def evaluate_systems(folder: Path) -> dict[str, Values]:
     """Each query's values of all systems, a cascade under the depth of its first model."""
     _, test = read_lists(folder)
-    scores = {name: add_own_weight(folder, name) for name in OURS}
-    scores |= {name: add_first_stage(folder, file) for name, file in PEERS.items()}
+    systems = {name: read_scores(folder, name) for name in OURS}
+    systems |= {
+        name: add_first_stage(folder, file)
+        for name, file in PEERS.items()
+        if (folder / f"scores-{file}.npz").exists()
+    }
     found = {
         name: {part: lists.by_depth(own[part]) for part, lists in test.items()}
-        for name, own in scores.items()
+        for name, own in systems.items()
     }
     for (first, last), depth in product(CASCADES, FIRST_DEPTHS):
         found[cascade_name(first, last, depth)] = {
-            part: lists.by_depth(scores[last][part], scores[first][part], depth)
+            part: lists.by_depth(systems[last][part], systems[first][part], depth)
             for part, lists in test.items()
         }
     return found
@@ -197,7 +224,7 @@ def cascade_name(first: str, last: str, depth: int) -> str:
 
 
 def write_quality(values: dict[str, Values]) -> None:
-    """Means over collections."""
+    """Means over collections; systems without new values keep theirs."""
     means = {
         name: np.mean([v.mean(1) for v in parts.values()], 0) for name, parts in values.items()
     }
@@ -207,7 +234,8 @@ def write_quality(values: dict[str, Values]) -> None:
         }
         for name, mean in means.items()
     }
-    QUALITY.write_text(json.dumps({"depths": DEPTHS.tolist(), "systems": rows}) + "\n", "utf-8")
+    systems = json.loads(QUALITY.read_text("utf-8"))["systems"] | rows
+    QUALITY.write_text(json.dumps({"depths": DEPTHS.tolist(), "systems": systems}) + "\n", "utf-8")
 
 
 def compare(
@@ -236,13 +264,24 @@ def our_speeds(models: Sequence[str], repeats: int) -> dict[str, Speed]:
                 )
             )
         speeds = {}
-        for timed, depth in ((stored, 500), (live, FEW)):
+        for timed, depth in ((live, FEW), (stored, 500)):
             asked = (_candidates(index, query, depth) for query in questions(400))
             full = [query for query in asked if len(query.numbers) == depth][:QUERIES]
             for model, (speed,) in zip(
                 timed, time_models(timed, full, repeats, _in_turn), strict=True
             ):
                 speeds[f"{model.label} ({model.variants[0].name})"] = speed
+        similar = medians_ms(
+            [
+                partial(stage.regularize, full[0].numbers, full[0].scores.astype(np.float32))
+                for model in stored
+                for stage in model.variants[0].pipeline.stages
+            ],
+            repeats * QUERIES,
+        )
+        for model, ms in zip(stored, similar, strict=True):
+            name = f"{model.label} (stored)"
+            speeds[name] = replace(speeds[name], query_ms=speeds[name].query_ms + ms)
     return speeds
 
 
@@ -389,7 +428,7 @@ def main() -> None:
     for budget in BUDGETS if each else ():
         at = {name: best(places) for name, places in reached(speeds, budget).items()}
         mine = max(ours, key=lambda name, at=at: quality[at[name][0]][MEASURES[0]][at[name][1]])
-        for name in (name for name in systems if name not in ours):
+        for name in (name for name in systems if name not in ours and at[name][0] in each):
             pair = [
                 [values[place, :, 0] for values in each[system].values()]
                 for system, place in (at[mine], at[name])

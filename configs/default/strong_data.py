@@ -235,6 +235,7 @@ def write_judged(
                 _encoded(encoder, [q.text for q in asked], QUERY_LENGTH), f"{name}/{part}/query"
             )
             values = {
+                "asked": [q.query_id for q in asked],
                 "candidates": [number for numbers, _ in found for number in numbers],
                 "bm25": np.concatenate([scores for _, scores in found]),
                 "counts": [len(numbers) for numbers, _ in found],
