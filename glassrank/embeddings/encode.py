@@ -170,7 +170,6 @@ def encode_index(
     folder = default_store_folder(index.path, encoder.layout) if path is None else Path(path)
     tally = Tally(progress)
     with open_store_writer(folder, encoder.layout, index.snapshot) as writer:
-        encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
         if begins is not None and missing:

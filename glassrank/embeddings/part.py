@@ -17,15 +17,21 @@ is behind that, and goes on there.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from glassrank.embeddings.manifest import DOC_VECTORS, IDS, Layout, PartRecord
-from glassrank.embeddings.rows import DocPassages, Rows, array_kinds, is_usable, row_widths
+from glassrank.embeddings.manifest import (
+    DOC_VECTORS,
+    IDS,
+    PASSAGE_ARRAYS,
+    Layout,
+    PartRecord,
+    array_dtypes,
+)
+from glassrank.embeddings.rows import DocPassages, Rows, is_usable, row_widths
 from glassrank.errors import CorruptError
 from glassrank.storage.checksummed_json import FileRecord, check_integer, read_json, write_json
 from glassrank.storage.folders import Folder
@@ -39,11 +45,7 @@ from glassrank.storage.mapped_arrays import (
 from glassrank.types import Doc
 
 PROGRESS = "progress.json"
-_ABOUT = ("contents", "passages", "cut", "spans", "offsets")
-_FILES = {f"{name}.npy" for name in (*_ABOUT, "vectors", "scales", IDS, *DOC_VECTORS)}
-_DOC_KINDS: dict[str, list[type[np.generic]]] = dict(
-    zip(DOC_VECTORS, ([np.int8], [np.float32]), strict=True)
-)
+_FILES = {f"{name}.npy" for name in (*PASSAGE_ARRAYS, "vectors", "scales", IDS, *DOC_VECTORS)}
 
 
 class Part:
@@ -53,10 +55,10 @@ class Part:
         """`verify` reads every byte, compares checksums, and looks at the numbers."""
         self.folder = parent.path / record.name
         self.record = record
-        kinds = {**array_kinds(layout), **(_DOC_KINDS if record.has_doc_vectors else {})}
+        dtypes = {**array_dtypes(layout), **(DOC_VECTORS if record.has_doc_vectors else {})}
         try:
             with parent.child(record.name) as folder:
-                arrays = open_arrays(folder, record.files, kinds, verify=verify)
+                arrays = open_arrays(folder, record.files, dtypes, verify=verify)
         except FileNotFoundError:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
@@ -85,8 +87,8 @@ class Part:
         self.doc_scales: NDArray[np.float32] | None = None  # (N,)
         if record.has_doc_vectors:
             flat, self.doc_scales = (arrays.pop(name) for name in DOC_VECTORS)
-            self._check(DOC_VECTORS[0], len(flat) == record.docs * layout.width)
-            self._check(DOC_VECTORS[1], len(self.doc_scales) == record.docs)
+            self._check("doc_vectors", len(flat) == record.docs * layout.width)
+            self._check("doc_scales", len(self.doc_scales) == record.docs)
             self.doc_vectors = flat.reshape(-1, layout.width)
         self._rows: Rows = {}
         for name, width in row_widths(layout).items():
@@ -220,22 +222,16 @@ class PartWriter:
         self._parent = parent
         self._name = name
         self._layout = layout
-        self._dtypes = {name: dtype for name, (dtype,) in array_kinds(layout).items()}
         self._writers: dict[str, ArrayWriter] = {}
 
     def __enter__(self) -> "PartWriter":
-        self._folder = self._parent.make_child(self._name, exist_ok=True)
         try:
             try:
-                done = self._done()
-                for name, dtype in self._dtypes.items():
-                    self._open(name, dtype, done[name])
+                self._open_writers(resume=True)
             except (FileNotFoundError, CorruptError):  # nothing to go on with
                 self._close()
                 self._parent.remove_child(self._name, is_part_file)
-                self._folder = self._parent.make_child(self._name, exist_ok=True)
-                for name, dtype in self._dtypes.items():
-                    self._open(name, dtype)
+                self._open_writers(resume=False)
                 for name in ("passages", "offsets"):
                     self._writers[name].append(np.zeros(1, np.int64))
         except BaseException:
@@ -243,26 +239,29 @@ class PartWriter:
             raise
         return self
 
-    def _done(self) -> dict[str, WriteProgress]:
+    def _open_writers(self, *, resume: bool) -> None:
+        self._folder = self._parent.make_child(self._name, exist_ok=True)
+        dtypes = array_dtypes(self._layout)
+        done = self._read_progress(dtypes) if resume else {}
+        for name, (dtype,) in dtypes.items():
+            self._writers[name] = ArrayWriter(self._folder, f"{name}.npy", dtype, done.get(name))
+
+    def _read_progress(self, names: Iterable[str]) -> dict[str, WriteProgress]:
         """How far a killed writer came."""
         stored = read_json(self._folder, PROGRESS, "remove it")
         try:
             done = {
                 n: WriteProgress(check_integer(stored[n][0]), check_integer(stored[n][1]))
-                for n in self._dtypes
+                for n in names
             }
+            rows = {done[name].rows / width for name, width in row_widths(self._layout).items()}
+            docs, passages = done["contents"].rows, done["offsets"].rows - 1
+            counts = [done[name].rows for name in ("passages", "cut", "spans")]
+            if counts == [docs + 1, docs, 2 * passages] and len(rows) == 1:
+                return done
         except (ValueError, KeyError, TypeError, IndexError):
-            raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it") from None
-        widths = row_widths(self._layout)
-        rows = {done[name].rows / width for name, width in widths.items()}
-        docs, passages = done["contents"].rows, done["offsets"].rows - 1
-        counts = [done[name].rows for name in ("passages", "cut", "spans")]
-        if counts != [docs + 1, docs, 2 * passages] or len(rows) > 1:
-            raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
-        return done
-
-    def _open(self, name: str, dtype: DTypeLike, done: WriteProgress | None = None) -> None:
-        self._writers[name] = ArrayWriter(self._folder, f"{name}.npy", dtype, done)
+            pass
+        raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
 
     @property
     def docs(self) -> int:
@@ -306,9 +305,7 @@ class PartWriter:
         self._parent.sync()
         return records
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:

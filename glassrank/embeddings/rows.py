@@ -19,7 +19,7 @@ from glassrank.backends.quantization import (
     to_bfloat16,
     unpack_codes,
 )
-from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_names
+from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_dtypes
 from glassrank.errors import InputError
 from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
 
@@ -31,14 +31,6 @@ Rows = dict[str, NDArray[Any]]
 """Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
 and for int8 and int3 also `scales` (T, V): a row is one vector, or several side by side."""
 
-_ARRAYS: dict[str, type[np.generic]] = {
-    "bf16": np.uint16,  # numpy has no bf16: its bits
-    "int8": np.int8,
-    "int3": np.uint8,  # six bytes for sixteen values: `backends/quantization.py`
-    "float16": np.float16,
-    "float32": np.float32,
-    IDS: np.int32,
-}
 _INFINITE = {"bf16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
 """The bits that infinity and what is not a number have in common."""
 _LARGEST = {"bf16": 3.3895313892515355e38, "float16": 65504.0}
@@ -63,20 +55,6 @@ class EncodedPassages(NamedTuple):
     def bytes(self) -> int:
         """Of their rows."""
         return sum(array.nbytes for array in self.rows.values())
-
-
-def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
-    """The files of a part, and their dtypes."""
-    kinds: dict[str, list[type[np.generic]]] = {
-        "contents": [np.uint64],
-        "passages": [np.int64],
-        "cut": [np.uint8],
-        "spans": [np.int32],
-        "offsets": [np.int64],
-        "scales": [np.float32],
-        layout.rows_name: [_ARRAYS[layout.dtype]],
-    }
-    return {name: kinds[name] for name in array_names(layout)}
 
 
 def row_widths(layout: Layout) -> dict[str, int]:
@@ -109,8 +87,10 @@ def _any_has(values: NDArray[Any], bits: Any) -> bool:
 
 def row_bytes(layout: Layout) -> int:
     """That one row takes."""
-    sizes = {"scales": 4, layout.rows_name: np.dtype(_ARRAYS[layout.dtype]).itemsize}
-    return sum(width * sizes[name] for name, width in row_widths(layout).items())
+    dtypes = array_dtypes(layout)
+    return sum(
+        width * np.dtype(dtypes[name][0]).itemsize for name, width in row_widths(layout).items()
+    )
 
 
 def check_range(largest: float, layout: Layout) -> None:

@@ -18,11 +18,9 @@ from glassrank.embeddings.manifest import (
     Layout,
     Manifest,
     encode_command,
-    hash_segment_texts,
     list_stores,
     load_store_manifest,
-    missing_store_error,
-    open_store,
+    open_existing_store,
     part_name,
     read_manifest,
 )
@@ -179,7 +177,7 @@ class Store:
 
     def _part_of(self, segment: Segment) -> Part | None:
         # Not by its name alone, which a segment of another index may have.
-        return self._by_name.get(part_name(segment.record.name, hash_segment_texts(segment.record)))
+        return self._by_name.get(part_name(segment.record))
 
     def _locate_docs(self, snapshot: Snapshot) -> list[list["_Docs"]]:
         """For each segment, where its documents are. One without a part of its own may come
@@ -288,7 +286,7 @@ class Store:
         bases = graph.bases
         row_of_doc, doc_of_row = np.full(snapshot.bases[-1], -1), np.full(graph.docs, -1)
         for position, segment in enumerate(snapshot.segments):
-            own = part_name(segment.record.name, hash_segment_texts(segment.record))
+            own = part_name(segment.record)
             # What is not merged is known without its part, which may be elsewhere.
             located = [(own, np.arange(len(segment)))]
             if own not in bases:
@@ -360,15 +358,8 @@ def _load_parts(
 ) -> tuple[Manifest, list[Part], NDArray[np.uint32] | None]:
     with wrap_os_errors(f"read the store {path}"):
         while True:
-            try:
-                folder = open_store(path)
-            except (FileNotFoundError, NotADirectoryError):
-                raise missing_store_error(path) from None
-            with folder:
-                try:
-                    manifest = load_store_manifest(folder)
-                except FileNotFoundError:
-                    raise missing_store_error(path) from None
+            with open_existing_store(path) as folder:
+                manifest = load_store_manifest(folder)
                 layout = manifest.layout
                 if layout.fingerprint != wanted:
                     raise InputError(
