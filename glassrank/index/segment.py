@@ -43,15 +43,17 @@ from glassrank.storage.mapped_arrays import (
 from glassrank.types import Doc
 
 VECTORS_BLOCK = 16
+_STRINGS = ("ids", "terms", "texts", "fields")
+_PACKED = {"vectors": VECTORS_BLOCK, "postings": POSTINGS_BLOCK}
 _OFFSETS = (*SMALL_DTYPES, np.int64)
 ARRAYS: ArrayDtypes = {
-    **{f"{name}.offsets": _OFFSETS for name in ("ids", "terms", "texts", "fields")},
-    **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
+    **{f"{name}.offsets": _OFFSETS for name in _STRINGS},
+    **{f"{name}.data": [np.uint8] for name in _STRINGS},
     "lengths": SMALL_DTYPES,
     "term_totals": _OFFSETS,
-    **{f"{name}.sizes": SMALL_DTYPES for name in ("vectors", "postings")},
-    **{f"{name}.starts": _OFFSETS for name in ("vectors", "postings")},
-    **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
+    **{f"{name}.sizes": SMALL_DTYPES for name in _PACKED},
+    **{f"{name}.starts": _OFFSETS for name in _PACKED},
+    **{f"{name}.words": [np.uint32] for name in _PACKED},
 }
 _FIELDS = {"title": str, "source": str, "metadata": dict}
 MAX_FIELDS_BYTES = 256 << 10
@@ -117,17 +119,17 @@ class Segment:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or build the index again"
             ) from None
-        self.ids, self.terms, self.texts, self.fields = (
-            Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
-            for name in ("ids", "terms", "texts", "fields")
-        )
+        self.strings = {
+            name: Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"]) for name in _STRINGS
+        }
+        self.ids, self.terms, self.texts, self.fields = self.strings.values()
         self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
         self.vectors, self.postings = (
             PackedPostings(
                 arrays[f"{name}.sizes"], arrays[f"{name}.starts"], arrays[f"{name}.words"], block
             )
-            for name, block in (("vectors", VECTORS_BLOCK), ("postings", POSTINGS_BLOCK))
+            for name, block in _PACKED.items()
         )
         check_shapes(self)
         check_deleted(self)

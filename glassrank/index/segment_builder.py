@@ -7,7 +7,7 @@ terms, and four bytes for each document and term.
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,33 +142,40 @@ def _count(
 def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
     """Writes one segment with the live documents of several."""
     owners, docs = _document_order(segments)
-    terms = _live_terms(segments)
+    counts = [_count_live(segment) for segment in segments]
+    terms = sorted(
+        {
+            term
+            for segment, (frequencies, _) in zip(segments, counts, strict=True)
+            for term, frequency in zip(_as_bytes(segment.terms), frequencies.tolist(), strict=True)
+            if frequency
+        }
+    )
     numbers = {term: number for number, term in enumerate(terms)}
     renumber = [
         np.array([numbers.get(term, 0) for term in _as_bytes(segment.terms)], np.uint32)
         for segment in segments
     ]
+    known = TermStatisticsTable(terms, *(np.zeros(len(terms), np.int64) for _ in range(2)))
+    for mine, (frequencies, totals) in zip(renumber, counts, strict=True):
+        is_live = frequencies > 0  # terms of deleted documents alone have no new number
+        known.frequencies[mine[is_live]] += frequencies[is_live]
+        known.totals[mine[is_live]] += totals[is_live]
     blocks = (
         _block(segments, renumber, owners[part], docs[part])
         for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
     )
-    return write_segment(folder, name, _count_live(segments, terms, renumber), blocks)
+    return write_segment(folder, name, known, blocks)
 
 
-def _count_live(
-    segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
-) -> TermStatisticsTable:
-    """The statistics of terms over live documents."""
-    frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
-    for segment, numbers in zip(segments, renumber, strict=True):
-        columns = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
-        for number, deleted in segment.deleted_statistics[1].items():
-            columns[0][number] -= deleted[0]
-            columns[1][number] -= deleted[1]
-        for total, column in zip((frequencies, totals), columns, strict=True):
-            is_live = column > 0  # terms of deleted documents alone have no new number
-            total[numbers[is_live]] += column[is_live]
-    return TermStatisticsTable(terms, frequencies, totals)
+def _count_live(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Live documents that contain each term, and its occurrences in them."""
+    frequencies = segment.postings.sizes.astype(np.int64)
+    totals = segment.term_totals.astype(np.int64)
+    for term, (docs, occurrences) in segment.deleted_statistics[1].items():
+        frequencies[term] -= docs
+        totals[term] -= occurrences
+    return frequencies, totals
 
 
 def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -191,17 +198,6 @@ def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDA
     return owners, docs
 
 
-def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
-    """The sorted terms of live documents."""
-    terms: set[bytes] = set()
-    for segment in segments:
-        _, deleted = segment.deleted_statistics
-        frequencies = segment.postings.sizes
-        gone = {term for term, (docs, _) in deleted.items() if docs == frequencies[term]}
-        terms.update(t for number, t in enumerate(_as_bytes(segment.terms)) if number not in gone)
-    return sorted(terms)
-
-
 def _as_bytes(strings: Strings) -> Iterator[bytes]:
     return map(strings.get_bytes, range(len(strings)))
 
@@ -212,8 +208,9 @@ def _block(
     owners: NDArray[np.int32],
     docs: NDArray[np.int64],
 ) -> DocBlock:
-    def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
-        return _gather([rows(segment) for segment in segments], owners, docs)
+    def gather_strings(name: str) -> Ragged:
+        columns = [segment.strings[name] for segment in segments]
+        return _gather([(column.offsets, column.data) for column in columns], owners, docs)
 
     vectors = [
         segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
@@ -232,9 +229,9 @@ def _block(
     )
     tfs = _gather([(rows.offsets, rows.tfs) for rows in vectors], owners, positions)
     return DocBlock(
-        ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
-        texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
-        fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
+        ids=gather_strings("ids"),
+        texts=gather_strings("texts"),
+        fields=gather_strings("fields"),
         terms=terms,
         tfs=tfs.values,
     )

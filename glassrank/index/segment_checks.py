@@ -5,6 +5,7 @@ postings and term vectors are sorted, stay within their arrays, and agree with e
 the statistics. Whatever else is wrong with an untrusted segment can only lead to odd rankings.
 """
 
+from collections.abc import Sized
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,9 @@ def check_shapes(segment: "Segment") -> None:
         ("postings.sizes", segment.postings.sizes, terms),
         ("postings.starts", segment.postings.starts, terms + 1),
     ):
-        if len(array) != length:
-            raise _damaged(segment, name, f"expected {length} values, found {len(array)}")
+        _require_length(segment, name, array, length)
     for name, rows in (("vectors", segment.vectors), ("postings", segment.postings)):
-        words = int(rows.starts[-1]) + SPARE_WORDS
-        if len(rows.words) != words:
-            problem = f"expected {words} values, found {len(rows.words)}"
-            raise _damaged(segment, f"{name}.words", problem)
+        _require_length(segment, f"{name}.words", rows.words, int(rows.starts[-1]) + SPARE_WORDS)
 
 
 def check_values(segment: "Segment") -> None:
@@ -50,12 +47,7 @@ def check_values(segment: "Segment") -> None:
     docs, terms = len(segment), len(segment.terms)
     is_large = is_worth_compiling(10 * (docs + terms))
     ascend, count = (_ascend, _count) if is_large else (_ascend_numpy, _count_numpy)
-    for name, strings in (
-        ("ids", segment.ids),
-        ("terms", segment.terms),
-        ("texts", segment.texts),
-        ("fields", segment.fields),
-    ):
+    for name, strings in segment.strings.items():
         _require(segment, f"{name}.offsets", is_partition(strings.offsets, len(strings.data)))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
         offsets = strings.offsets.astype(np.int64)
@@ -64,9 +56,8 @@ def check_values(segment: "Segment") -> None:
         ("vectors", segment.vectors, terms),
         ("postings", segment.postings, docs),
     ):
-        _require(
-            segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS)
-        )
+        words = len(rows.words) - SPARE_WORDS
+        _require(segment, f"{name}.starts", is_partition(rows.starts, words))
         _require(segment, f"{name}.words", rows.is_valid(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
     lengths_agree = True
@@ -88,16 +79,23 @@ def check_deleted(segment: "Segment") -> None:
     _require(segment, "deleted", ascend)
 
 
-def _require(segment: "Segment", name: str, is_valid: bool | np.bool_) -> None:
+def _require_length(segment: "Segment", name: str, array: Sized, length: int) -> None:
+    problem = f"expected {length} values, found {len(array)}"
+    _require(segment, name, len(array) == length, problem)
+
+
+def _require(
+    segment: "Segment",
+    name: str,
+    is_valid: bool | np.bool_,
+    problem: str = "its values are not valid",
+) -> None:
     if not is_valid:
-        raise _damaged(segment, name, "its values are not valid")
-
-
-def _damaged(segment: "Segment", name: str, problem: str) -> CorruptError:
-    file = segment.record.deleted if name == "deleted" else f"{name}.npy"
-    return CorruptError(
-        f"{segment.folder / str(file)} is damaged: {problem}; build the index again from its texts"
-    )
+        file = segment.record.deleted if name == "deleted" else f"{name}.npy"
+        raise CorruptError(
+            f"{segment.folder / str(file)} is damaged: {problem}; "
+            "build the index again from its texts"
+        )
 
 
 @compiled

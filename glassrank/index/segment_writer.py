@@ -57,11 +57,9 @@ class _CompactArray:
         self._parts: list[NDArray[Any]] = []
 
     def append(self, numbers: NDArray[Any]) -> None:
-        """Adds integers."""
-        self._parts.append(numbers.astype(smallest_dtype(int(numbers.max(initial=0)))))
+        self._parts.append(_compact(numbers))
 
     def write(self, out: ArrayFolder, name: str) -> NDArray[Any]:
-        """Writes the integers."""
         largest = max((int(part.max(initial=0)) for part in self._parts), default=0)
         writer = out.writer(name, smallest_dtype(largest))
         for part in self._parts:
@@ -81,6 +79,10 @@ class _CompactArray:
         return out.finish(name)
 
 
+def _compact(numbers: NDArray[Any]) -> NDArray[Any]:
+    return numbers.astype(smallest_dtype(int(numbers.max(initial=0))))
+
+
 class _StringsWriter:
     """Writes strings one after another, and the offset of each."""
 
@@ -90,12 +92,10 @@ class _StringsWriter:
         self._data: ArrayWriter = out.writer(f"{name}.data", np.uint8)
 
     def append(self, rows: Ragged) -> None:
-        """Writes more strings."""
         self._sizes.append(np.diff(rows.offsets))
         self._data.append(rows.values)
 
     def finish(self) -> None:
-        """Writes the offsets."""
         self._sizes.write_offsets(self._out, f"{self._name}.offsets")
 
 
@@ -108,19 +108,12 @@ class _PostingsWriter:
         self._words: ArrayWriter = out.writer(f"{name}.words", np.uint32)
 
     def append(self, rows: UnpackedPostings) -> None:
-        """Packs and writes more rows."""
-        offsets, ids, tfs = (
-            as_readonly(rows.offsets),
-            as_readonly(rows.ids),
-            as_readonly(rows.tfs),
-        )
-        words_of_rows, words = pack_postings(offsets, ids, tfs, self._block)
+        words_of_rows, words = pack_postings(*(as_readonly(array) for array in rows), self._block)
         self._sizes.append(np.diff(rows.offsets))
         self._words_of_rows.append(words_of_rows)
         self._words.append(words)
 
     def finish(self) -> PackedPostings:
-        """Writes sizes and offsets, and opens the rows for reading."""
         self._words.append(np.zeros(SPARE_WORDS, np.uint32))
         return PackedPostings(
             self._sizes.write(self._out, f"{self._name}.sizes"),
@@ -143,8 +136,7 @@ def write_segment(
         terms.append(pack_strings(known.terms))
         strings = {part: _StringsWriter(out, part) for part in ("ids", "texts", "fields")}
         vectors = _PostingsWriter(out, "vectors", VECTORS_BLOCK)
-        lengths, totals = _CompactArray(), _CompactArray()
-        totals.append(known.totals)
+        lengths = _CompactArray()
         for block in blocks:
             for part, writer in strings.items():
                 writer.append(getattr(block, part))
@@ -158,7 +150,7 @@ def write_segment(
         for writer in (terms, *strings.values()):
             writer.finish()
         lengths.write(out, "lengths")
-        totals.write(out, "term_totals")
+        out.write("term_totals", _compact(known.totals))
         _write_postings(out, known.frequencies, terms_by_df, vectors.finish())
     return SegmentRecord(name, docs, tokens, out.records)
 

@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
-from glassrank.index.segment import (
-    Segment,
-    SegmentRecord,
-    is_segment_file,
-    is_segment_name,
-)
+from glassrank.index.segment import Segment, SegmentRecord, is_segment_file, is_segment_name
 from glassrank.index.segment_builder import SegmentBuilder, merge_segments
 from glassrank.index.snapshot import (
     MANIFEST_FILE,
@@ -28,7 +23,7 @@ from glassrank.index.snapshot import (
     write_manifest,
 )
 from glassrank.storage.folders import LOCK, Folder, NotDurableError
-from glassrank.storage.mapped_arrays import ArrayWriter
+from glassrank.storage.mapped_arrays import replace_array
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import get_analyzer_by_name
 from glassrank.types import Doc
@@ -110,10 +105,7 @@ class IndexWriter:
         name = f"deleted-{self.manifest.generation + 1}-{len(deleted)}.npy"
         files = segment.record.without_deletions().files
         with self.folder.child(segment.record.name) as folder:
-            folder.remove(name)  # of a writer that was killed, or did not commit
-            file = ArrayWriter(folder, name, np.uint32)
-            file.append(deleted)
-            files[name] = file.close()
+            files[name] = replace_array(folder, name, deleted)
             folder.sync()
         record = replace(segment.record, files=files, deleted=name)
         self._segments[self._segments.index(segment)] = self._open(record)
