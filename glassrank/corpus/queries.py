@@ -35,17 +35,15 @@ def read_queries(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
 ) -> list[Query]:
-    """Reads all queries of a file (or its `.gz`), in order.
-
-    The first character distinguishes TSV, JSON Lines and TREC topics; TREC CAR's section paths
-    (`Aftertaste/Wine`) need `format="car"`. `field` selects a topic's `title`, `desc` or `narr`.
-    """
+    """Reads all queries of a file (or its `.gz`), in order. The first character distinguishes TSV,
+    JSON Lines and TREC topics; TREC CAR's section paths (`Aftertaste/Wine`) need `format="car"`.
+    `field` selects a topic's `title`, `desc` or `narr`."""
     if field not in TOPIC_FIELDS:
         raise InputError(f"unknown field {field!r}; expected one of {', '.join(TOPIC_FIELDS)}")
     if format not in (None, *FORMATS):
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     path = Path(source)
-    if format == "irds" or (format is None and irds.is_dataset_name(source)):
+    if irds.is_irds(source, format):
         numbered: Iterator[tuple[int, str, str]] = (
             (number, *query)
             for number, query in enumerate(irds.irds_queries(str(source), field), 1)
@@ -161,7 +159,7 @@ def read_qrels(source: str | Path, format: str | None = None) -> Qrels:  # noqa:
     """
     if format not in (None, "trec", "irds"):
         raise InputError(f"unknown format {format!r}; expected trec or irds")
-    if format == "irds" or (format is None and irds.is_dataset_name(source)):
+    if irds.is_irds(source, format):
         numbered: Iterator[tuple[int, Qrel]] = enumerate(irds.irds_qrels(str(source)), 1)
     else:
         numbered = _read_judgments(Path(source))

@@ -101,11 +101,9 @@ def _read_candidates(path: str | Path) -> Run:
 
 
 def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
-    """Writes TREC's six columns, by descending score; ties keep their order.
-
-    trec_eval reads scores as 32-bit floats and orders ties in its own way, so a score that is not
-    below the previous one is lowered to the next smaller float.
-    """
+    """Writes TREC's six columns, by descending score; ties keep their order. trec_eval reads scores
+    as 32-bit floats and orders ties in its own way, so a score that is not below the previous one
+    is lowered to the next smaller float."""
     with atomic_write(path) as file:
         for query_id, docs, scores in run.items():
             order = np.argsort(-scores, kind="stable")

@@ -100,13 +100,17 @@ class DocEncoder:
             yield EncodedPassages(np.arange(len(ids)), lengths, {IDS: rows})
             return
 
-        def encoded(batch: NDArray[np.int64]) -> EncodedPassages:
-            words = self._encode([ids[i] for i in batch])
+        def encoded(places: NDArray[np.int64]) -> EncodedPassages:
+            with no_gradients(self._encoder):
+                batch = make_batch([ids[i] for i in places], self._device)
+                words: TokenEmbeddings = self._encoder.encode_doc(batch)
+                if self._left_out is not None:
+                    words = self._left_out.without(words, to_array(batch.ids))
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors = words.vectors.reshape(*words.mask.shape, -1)[words.mask > 0]  # (T, E)
             counts = to_array(words.mask).sum(1).astype(np.int64)
             pack_rows = pack if isinstance(vectors, np.ndarray) else pack_tensor
-            return EncodedPassages(batch, counts, pack_rows(vectors, self.layout))
+            return EncodedPassages(places, counts, pack_rows(vectors, self.layout))
 
         on_gpu = self._device is not None and self._device.type == "cuda"
         at_once = _TOKENS_AT_ONCE["cuda" if on_gpu else "cpu"]
@@ -115,14 +119,6 @@ class DocEncoder:
     def rows(self, ids: NDArray[np.int32]) -> int:
         """About how many rows a passage has."""
         return len(ids) if self._left_out is None else int(self._left_out.kept(ids).sum())
-
-    def _encode(self, ids: Sequence[NDArray[np.int32]]) -> TokenEmbeddings:
-        with no_gradients(self._encoder):
-            batch = make_batch(ids, self._device)
-            words: TokenEmbeddings = self._encoder.encode_doc(batch)
-            if self._left_out is None:
-                return words
-            return self._left_out.without(words, to_array(batch.ids))
 
 
 def get_embedding_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -19,7 +19,7 @@ from glassrank.embeddings.part import Part
 from glassrank.embeddings.rows import quantize_int8, unpack
 from glassrank.models.model import TokenEmbeddings, to_array
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayWriter, as_readonly
+from glassrank.storage.mapped_arrays import as_readonly, replace_array
 
 _DOCS_AT_ONCE = 1024
 _ROWS_PER_THREAD = 1 << 14
@@ -30,22 +30,12 @@ _NO_MASK = np.empty(0, np.bool_)
 def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> PartRecord:
     """Writes them beside the rows of a finished part; gives its record with both files."""
     part = Part(parent, record, layout, verify=False)
+    blocks = [_read_vectors(part, first, layout) for first in range(0, len(part), _DOCS_AT_ONCE)]
+    files = dict(record.files)
     with parent.child(record.name) as folder:
-        files = dict(record.files)
-        writers = []
-        for name, dtype in zip(DOC_VECTORS, (np.int8, np.float32), strict=True):
-            folder.remove(f"{name}.npy")  # of a killed writer
-            writers.append(ArrayWriter(folder, f"{name}.npy", dtype))
-        try:
-            for first in range(0, len(part), _DOCS_AT_ONCE):
-                vectors, scales = _read_vectors(part, first, layout)
-                writers[0].append(vectors.reshape(-1))
-                writers[1].append(scales)
-            for name, writer in zip(DOC_VECTORS, writers, strict=True):
-                files[f"{name}.npy"] = writer.close()
-        finally:
-            for writer in writers:
-                writer.discard()
+        for name, arrays in zip(DOC_VECTORS, zip(*blocks, strict=True), strict=True):
+            file = f"{name}.npy"
+            files[file] = replace_array(folder, file, np.concatenate(arrays).reshape(-1))
         folder.sync()
     return replace(record, files=files)
 

@@ -117,15 +117,14 @@ class Tally:
         done = now.encoded + now.reused
         if self._progress is not None and done:
             pace = (time.perf_counter() - self._started) / done
-            left = self.total - now.resumed - done
             finished = now.resumed + done
-            self._progress(Progress(finished, self.total, 1 / pace, now.bytes / done, left * pace))
+            left = (self.total - finished) * pace
+            self._progress(Progress(finished, self.total, 1 / pace, now.bytes / done, left))
 
     def report(self, path: Path, manifest: Manifest) -> Report:
         """When all is done."""
-        layout, parts = manifest.layout, manifest.parts
+        layout, parts, size = manifest.layout, manifest.parts, manifest.bytes
         documents, words = sum(part.docs for part in parts), sum(part.rows for part in parts)
-        size = manifest.bytes
         plain = 0 if layout.dtype == IDS else 4 * layout.width * words
         seconds = time.perf_counter() - self._started
         return Report(
@@ -157,13 +156,12 @@ def encode_index(
     begins: Callable[[Estimate], None] | None = None,
     graph: bool | None = None,
 ) -> Report:
-    """Makes a store of every document, or brings one up to date.
+    """Makes a store of every document, or brings one up to date; inside the index by default.
 
     `dtype` is int8, bf16, float16 or float32; a model whose words have no context stores their ids,
     whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
-    block's keys and values (s2), which take more room and less time; other models have no choice.
-    `leave_out` names words that are not stored. `begins` hears beforehand how much room it will
-    take. The store stands inside the index unless `path` says otherwise. With `graph`, documents
+    block's keys and values (s2), which take more room and less time. `leave_out` names words that
+    are not stored. `begins` hears beforehand how much room it will take. With `graph`, documents
     are found by their vectors and neighbours too; by default, where the model is made for it.
     """
     encoder = DocEncoder(saved, dtype, device, reuse, leave_out, graph)
@@ -192,7 +190,10 @@ def encode_part(
     """The documents of one segment, from where a killed writer stopped."""
     with PartWriter(folder, name, encoder.layout) as part:
         tally.add(Counts(resumed=part.docs))
-        _encode_segment(segment, encoder, old, part, tally)
+        while part.docs < len(segment):
+            docs = _next_block(segment, part.docs, encoder.layout)
+            contents = np.array([hash_content(doc) for doc in docs], np.uint64)
+            part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
         source = hash_segment_texts(segment.record)
         record = PartRecord(
             *(segment.record.name, source, part.docs, part.passages, part.rows, part.finish())
@@ -226,15 +227,6 @@ def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> E
     size = words * row_bytes(encoder.layout) + passages * _PASSAGE_BYTES
     share = total / max(1, len(tried))
     return Estimate(path, encoder.layout.dtype, total, round(passages * share), round(size * share))
-
-
-def _encode_segment(
-    segment: Segment, encoder: DocEncoder, old: ReusableRows, part: PartWriter, tally: Tally
-) -> None:
-    while part.docs < len(segment):
-        docs = _next_block(segment, part.docs, encoder.layout)
-        contents = np.array([hash_content(doc) for doc in docs], np.uint64)
-        part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
 
 
 def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
@@ -282,8 +274,7 @@ def _encode_block(
         places = places_read[some.places]
         encoded.append(some._replace(places=places))
         begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
-        newly_cut = int(cut[begun].sum())
-        tally.add(Counts(encoded=len(begun), cut=newly_cut, bytes=some.bytes))
+        tally.add(Counts(encoded=len(begun), cut=int(cut[begun].sum()), bytes=some.bytes))
     return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
 
 

@@ -25,7 +25,7 @@ from glassrank.errors import CorruptError
 from glassrank.models.onnx_models import OnnxSession
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayWriter, open_array
+from glassrank.storage.mapped_arrays import open_array, replace_array
 
 NEIGHBOURS = 16
 NONE = 0xFFFF_FFFF
@@ -86,14 +86,8 @@ def update_graph(writer: StoreWriter) -> None:
     vectors = DocVectors(values[order], scales[order])
     found = find_neighbours(vectors, ranks[known[order]], is_new[order])
     numbers = np.append(order, -1)[found][ranks[:-1]]
-    folder.remove(graph.name)  # of a killed writer
-    file = ArrayWriter(folder, graph.name, np.uint32)
-    try:
-        file.append(np.where(numbers >= 0, numbers, NONE).reshape(-1))
-        graph = replace(graph, file=file.close())
-    finally:
-        file.discard()
-    writer.set_graph(graph)
+    flat = np.where(numbers >= 0, numbers, NONE).astype(np.uint32).reshape(-1)
+    writer.set_graph(replace(graph, file=replace_array(folder, graph.name, flat)))
 
 
 def _carry_over(

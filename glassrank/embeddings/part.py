@@ -134,10 +134,7 @@ class Part:
         return starts, self.offsets.take(passages + 1) - starts
 
     def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
-        """The same as (B, L, ...), zeros after the end of each passage; L is at least 1.
-
-        One passage after another: its rows lie together, and are copied as they are.
-        """
+        """The same as (B, L, ...), zeros after the end of each passage; L is at least 1."""
         shape = len(starts), max(1, int(lengths.max(initial=0)))
         copies = {n: np.zeros((*shape, *a.shape[1:]), a.dtype) for n, a in self._rows.items()}
         for number, (start, length) in enumerate(
@@ -188,10 +185,8 @@ def hash_content(doc: Doc) -> int:
 
 
 class ReusableRows:
-    """What parts hold that no segment needs any more.
-
-    A document is known by its text, not by its id: one that was replaced has other rows.
-    """
+    """What parts hold that no segment needs any more. A document is known by its text, not by its
+    id: one that was replaced has other rows."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = [(part, np.argsort(part.contents, kind="stable")) for part in parts]

@@ -84,11 +84,9 @@ class Store:
         *,
         verify: bool = True,
     ) -> "Store":
-        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it.
-
-        With a snapshot, a store that lacks any of its documents is refused. `verify` reads every
-        byte once and compares checksums; without it only sizes are compared.
-        """
+        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it. With
+        a snapshot, a store that lacks any of its documents is refused. `verify` reads every byte
+        once and compares checksums; without it only sizes are compared."""
         wanted = model if isinstance(model, str) else fingerprint(model)
         store = cls._open(Path(path), wanted, None if isinstance(model, str) else model, verify)
         if snapshot is not None:
@@ -105,9 +103,33 @@ class Store:
         without: Collection[str] = frozenset(),
         has_graph: bool = True,
     ) -> "Store":
-        manifest, parts, graph = _load_parts(path, wanted, verify, without, has_graph)
+        with wrap_os_errors(f"read the store {path}"):
+            while True:
+                with open_existing_store(path) as folder:
+                    manifest = load_store_manifest(folder)
+                    layout = manifest.layout
+                    if layout.fingerprint != wanted:
+                        raise InputError(
+                            f"{path} was encoded by another model (its fingerprint is "
+                            f"{layout.fingerprint}, expected {wanted}); "
+                            f"run: {encode_command(path)} --name NAME"
+                        )
+                    try:
+                        parts = [
+                            Part(folder, part, layout, verify=verify)
+                            for part in manifest.parts
+                            if part.segment not in without
+                        ]
+                        graph = None
+                        if has_graph and manifest.graph is not None:
+                            graph = open_graph(folder, manifest.graph, verify=verify)
+                        break
+                    except (OSError, GlassrankError):
+                        # A writer may have removed these parts meanwhile: begin again.
+                        if read_manifest(path) == manifest:
+                            raise
         if model is not None:
-            _check_rows(path, model, manifest.layout, parts, verify=verify)
+            _check_rows(path, model, layout, parts, verify=verify)
         return cls(path, manifest, parts, graph, model)
 
     @classmethod
@@ -204,10 +226,8 @@ class Store:
     def locate(
         self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
     ) -> list[Located]:
-        """Which parts documents are in, by the index's numbers.
-
-        A document that is not stored is an error; if `partial`, it is in none of the answers.
-        """
+        """Which parts documents are in, by the index's numbers. A document that is not stored is
+        an error; if `partial`, it is in none of the answers."""
         located, seen = [], 0
         for position, rows in enumerate(self._locate_docs(snapshot)):
             base, end = snapshot.bases[position : position + 2]
@@ -306,10 +326,8 @@ class Store:
         lengths: NDArray[np.int64],
         dtype: Any = None,
     ) -> TokenEmbeddings:
-        """Passages as `encode_doc` gives them: arrays for a model that is served without PyTorch,
-        else tensors of this type, on the model's device if there is one.
-
-        What any model's `interact` takes; the fast paths read a part's arrays themselves.
+        """Passages as `encode_doc` gives them, for any model's `interact`: arrays for a model that
+        is served without PyTorch, else tensors of this type, on the model's device if it has one.
         """
         rows = part.padded_rows(starts, lengths)
         width = rows[self.layout.rows_name].shape[1]
@@ -351,33 +369,3 @@ def _check_rows(
             f"{path} is damaged: this model does not write rows like these; remove it and run "
             "glassrank encode again"
         )
-
-
-def _load_parts(
-    path: Path, wanted: str, verify: bool, without: Collection[str], has_graph: bool
-) -> tuple[Manifest, list[Part], NDArray[np.uint32] | None]:
-    with wrap_os_errors(f"read the store {path}"):
-        while True:
-            with open_existing_store(path) as folder:
-                manifest = load_store_manifest(folder)
-                layout = manifest.layout
-                if layout.fingerprint != wanted:
-                    raise InputError(
-                        f"{path} was encoded by another model (its fingerprint is "
-                        f"{layout.fingerprint}, expected {wanted}); "
-                        f"run: {encode_command(path)} --name NAME"
-                    )
-                try:
-                    parts = [
-                        Part(folder, part, layout, verify=verify)
-                        for part in manifest.parts
-                        if part.segment not in without
-                    ]
-                    graph = None
-                    if has_graph and manifest.graph is not None:
-                        graph = open_graph(folder, manifest.graph, verify=verify)
-                    return manifest, parts, graph
-                except (OSError, GlassrankError):
-                    # A writer may have removed these parts meanwhile: begin again.
-                    if read_manifest(path) == manifest:
-                        raise

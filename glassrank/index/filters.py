@@ -161,14 +161,14 @@ def _parse_text(text: str) -> Condition:
     if len(text) > _MAX_CHARS:
         raise _bad_filter(f"a condition has at most {_MAX_CHARS:,} characters, not {len(text):,}")
     if parts := _ONE_OF.fullmatch(text):
-        field, listed = parts.groups()
-        values = [value.strip() for value in listed.split(",")]
-        return Condition(field, "=", tuple(Value("text", value, True) for value in values))
-    if parts := _WRITTEN.fullmatch(text):
-        field, compare, value = parts.groups()
-        compare = "=" if compare == "==" else compare
-        return Condition(field, compare, (Value("text", value.strip(), True),))
-    raise _bad_filter(f"{text[:80]!r} is not a condition; write one as {_FORMS}")
+        compare, values = "=", parts[2].split(",")
+    elif parts := _WRITTEN.fullmatch(text):
+        compare, values = parts[2].replace("==", "="), [parts[3]]
+    else:
+        raise _bad_filter(f"{text[:80]!r} is not a condition; write one as {_FORMS}")
+    return Condition(
+        parts[1], compare, tuple(Value("text", value.strip(), True) for value in values)
+    )
 
 
 def _parse_field(field: object, value: object) -> list[Condition]:
@@ -176,8 +176,7 @@ def _parse_field(field: object, value: object) -> list[Condition]:
     if not isinstance(field, str):
         raise _bad_filter(f"the name of a field is a text, not {describe_type(field)}")
     if not isinstance(value, Mapping):
-        compare = "in" if isinstance(value, list | tuple | set) else "="
-        return [_parse_comparison(field, compare, value)]
+        value = {"in" if isinstance(value, list | tuple | set) else "=": value}
     if not value:
         raise _bad_filter(f'the filter of {field!r} is empty; expected such as {{">=": 2019}}')
     return [_parse_comparison(field, compare, single) for compare, single in value.items()]

@@ -80,10 +80,8 @@ class BM25:
 
 @dataclass(frozen=True)
 class QL:
-    """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0.
-
-    Only matching terms count: this is Lucene's Dirichlet smoothing, not the textbook's.
-    """
+    """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0. Only
+    matching terms count: this is Lucene's Dirichlet smoothing, not the textbook's."""
 
     mu: float = 1000.0
     rounded: bool = False
@@ -276,10 +274,8 @@ def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> i
 def _sort_descending(
     scores: Any, docs: Any, n: int, other_scores: Any, other_docs: Any, starts: Any
 ) -> None:
-    """Stable radix sort of the first n, best first; the result is in the *other* arrays.
-
-    The bits of positive floats have the order of the floats.
-    """
+    """Stable radix sort of the first n, best first; the result is in the *other* arrays. The bits
+    of positive floats have the order of the floats."""
     for turn in range(3):
         shift = np.uint32(turn * _RADIX_BITS)
         keys = scores[:n].view(np.uint32)

@@ -264,7 +264,7 @@ def expand(
     return {
         term: method.weight * original.get(term, 0.0)
         + (1 - method.weight) * relevance.get(term, 0.0)
-        for term in [*original, *(term for term in relevance if term not in original)]
+        for term in {**original, **relevance}
     }
 
 

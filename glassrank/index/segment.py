@@ -125,12 +125,13 @@ class Segment:
         self.ids, self.terms, self.texts, self.fields = self.strings.values()
         self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
-        self.vectors, self.postings = (
-            PackedPostings(
+        self.packed = {
+            name: PackedPostings(
                 arrays[f"{name}.sizes"], arrays[f"{name}.starts"], arrays[f"{name}.words"], block
             )
             for name, block in _PACKED.items()
-        )
+        }
+        self.vectors, self.postings = self.packed.values()
         check_shapes(self)
         check_deleted(self)
         same = record.without_deletions()
@@ -153,10 +154,8 @@ class Segment:
 
     @cached_property
     def deleted_statistics(self) -> tuple[int, dict[int, tuple[int, int]]]:
-        """Tokens, and term -> (documents, occurrences), of the deleted documents.
-
-        They are subtracted from the collection's statistics: a deletion changes all scores at once.
-        """
+        """Tokens, and term -> (documents, occurrences), of the deleted documents. Subtracted from
+        the collection's statistics, so that a deletion changes all scores at once."""
         rows = self.vectors.unpack(self.deleted)
         terms, which = np.unique(self.terms_by_df[rows.ids], return_inverse=True)
         occurrences = np.bincount(which, rows.tfs).astype(np.int64)

@@ -8,7 +8,6 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.segment_writer import DocBlock, TermStatisticsTable, write_segment
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import Ragged, Strings, as_readonly, pack_strings
+from glassrank.storage.mapped_arrays import Ragged, Strings, concat_ranges, pack_strings
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
@@ -208,62 +207,20 @@ def _block(
     owners: NDArray[np.int32],
     docs: NDArray[np.int64],
 ) -> DocBlock:
-    def gather_strings(name: str) -> Ragged:
+    def gather(name: str) -> Ragged:
         columns = [segment.strings[name] for segment in segments]
-        return _gather([(column.offsets, column.data) for column in columns], owners, docs)
+        rows = zip(owners.tolist(), docs.tolist(), strict=True)
+        return pack_strings([columns[owner].get_bytes(doc) for owner, doc in rows])
 
-    vectors = [
-        segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
-    ]
-    positions = np.empty(len(docs), np.int64)  # (n,) among the documents of the same segment
-    for owner in range(len(segments)):
-        mine = owners == owner
-        positions[mine] = np.arange(np.count_nonzero(mine))
-    terms = _gather(
-        [
-            (rows.offsets, numbers[segment.terms_by_df[rows.ids]])
-            for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
-        ],
-        owners,
-        positions,
-    )
-    tfs = _gather([(rows.offsets, rows.tfs) for rows in vectors], owners, positions)
-    return DocBlock(
-        ids=gather_strings("ids"),
-        texts=gather_strings("texts"),
-        fields=gather_strings("fields"),
-        terms=terms,
-        tfs=tfs.values,
-    )
-
-
-def _gather(
-    rows: Sequence[tuple[NDArray[np.int64], NDArray[Any]]],
-    owners: NDArray[np.int32],
-    docs: NDArray[np.int64],
-) -> Ragged:
-    """Merges rows of several ragged arrays, in a given order."""
+    places = [np.flatnonzero(owners == owner) for owner in range(len(segments))]
+    vectors = [s.vectors.unpack(docs[mine]) for s, mine in zip(segments, places, strict=True)]
     sizes = np.zeros(len(docs), np.int64)
-    for owner, (offsets, _) in enumerate(rows):
-        mine = owners == owner
-        sizes[mine] = offsets[docs[mine] + 1] - offsets[docs[mine]]
-    out_offsets = np.concatenate([[0], np.cumsum(sizes)])
-    out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
-    for owner, (offsets, values) in enumerate(rows):
-        mine = np.flatnonzero(owners == owner)
-        starts = offsets[docs[mine]].astype(np.int64)
-        _copy_rows(as_readonly(values), starts, sizes[mine], out, out_offsets[mine])
-    return Ragged(out_offsets, out)
-
-
-@compiled
-def _copy_rows(
-    values: NDArray[Any],
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    out: NDArray[Any],
-    out_starts: NDArray[np.int64],
-) -> None:
-    for i in range(len(starts)):
-        for j in range(sizes[i]):
-            out[out_starts[i] + j] = values[starts[i] + j]
+    for mine, rows in zip(places, vectors, strict=True):
+        sizes[mine] = np.diff(rows.offsets)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    terms, tfs = (np.empty(offsets[-1], np.uint32) for _ in range(2))
+    for segment, numbers, mine, rows in zip(segments, renumber, places, vectors, strict=True):
+        into = concat_ranges(offsets[mine], sizes[mine])
+        terms[into] = numbers[segment.terms_by_df[rows.ids]]
+        tfs[into] = rows.tfs
+    return DocBlock(gather("ids"), gather("texts"), gather("fields"), Ragged(offsets, terms), tfs)

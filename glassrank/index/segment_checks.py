@@ -26,19 +26,14 @@ _DOCS_AT_ONCE = 1 << 15
 def check_shapes(segment: "Segment") -> None:
     """Checks that the lengths of arrays agree with the manifest and with each other; fast."""
     docs, terms = segment.record.docs, len(segment.term_totals)
-    for name, array, length in (
-        ("ids.offsets", segment.ids.offsets, docs + 1),
-        ("texts.offsets", segment.texts.offsets, docs + 1),
-        ("fields.offsets", segment.fields.offsets, docs + 1),
-        ("lengths", segment.lengths, docs),
-        ("terms.offsets", segment.terms.offsets, terms + 1),
-        ("vectors.sizes", segment.vectors.sizes, docs),
-        ("vectors.starts", segment.vectors.starts, docs + 1),
-        ("postings.sizes", segment.postings.sizes, terms),
-        ("postings.starts", segment.postings.starts, terms + 1),
-    ):
-        _require_length(segment, name, array, length)
-    for name, rows in (("vectors", segment.vectors), ("postings", segment.postings)):
+    counts = {"terms": terms, "postings": terms}  # all others have a row for each document
+    _require_length(segment, "lengths", segment.lengths, docs)
+    for name, strings in segment.strings.items():
+        _require_length(segment, f"{name}.offsets", strings.offsets, counts.get(name, docs) + 1)
+    for name, rows in segment.packed.items():
+        count = counts.get(name, docs)
+        _require_length(segment, f"{name}.sizes", rows.sizes, count)
+        _require_length(segment, f"{name}.starts", rows.starts, count + 1)
         _require_length(segment, f"{name}.words", rows.words, int(rows.starts[-1]) + SPARE_WORDS)
 
 

@@ -241,10 +241,8 @@ def write_checksummed_folder(
     path: Path, kind: str, holds: Sequence[str], beside: str = ""
 ) -> Iterator[Path]:
     """A temporary folder to write to; it gets its manifest and its name when it is complete.
-
     `holds` are the names, or patterns of names, of a folder of this kind: a folder with other files
-    is not replaced, since these would be lost. The file `beside` is not in the manifest.
-    """
+    is not replaced, since these would be lost. The file `beside` is not in the manifest."""
     with replace_folder(path) as part:
         _check_replaceable(path, kind, (MANIFEST, *holds))
         yield part

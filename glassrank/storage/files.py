@@ -30,12 +30,9 @@ FREE_EXPANSION = 1 << 22
 def read_lines(
     path: str | Path, encoding: str = "utf-8", max_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[int, str]]:
-    """(line number, line without its end) of a text file, or of its `.gz`.
-
-    Lines end only at `\\n` or `\\r\\n`, as in every format of the field: a document's text may
-    contain other Unicode line breaks. `encoding` must write a line end as one byte: UTF-8, Latin-1,
-    Windows code pages and most others, but not UTF-16.
-    """
+    """(line number, line without its end) of a text file, or of its `.gz`. Lines end only at
+    `\\n` or `\\r\\n`: a document's text may contain other Unicode line breaks. `encoding` must
+    write a line end as one byte, as most do, but not UTF-16."""
     path = Path(path)
     number = 0
     with open_bytes(path) as file:
@@ -50,10 +47,8 @@ def read_lines(
 
 
 def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """Blocks of complete lines, of about `size` bytes each, of a file or its `.gz`.
-
-    For files of millions of short lines, where handling each line takes most of the time.
-    """
+    """Blocks of complete lines, of about `size` bytes each, of a file or its `.gz`: for files of
+    millions of short lines, where handling each line takes most of the time."""
     path = Path(path)
     with open_bytes(path) as file:
         while block := file.read(size):
@@ -191,10 +186,15 @@ def replace_file(path: Path) -> Iterator[Path]:
             raise InputError(f"cannot write {path}: it is a device; name a file")
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666))
         yield part
-        _sync(part)
+        descriptor = os.open(part, os.O_RDWR | NO_FOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         part.replace(path)
         in_place = True
-        _sync(path.parent)
+        with Folder.open(path.parent) as parent:
+            parent.sync()
     except OSError as error:
         error.filename = None  # the temporary name means nothing to the user
         if in_place:
@@ -219,14 +219,3 @@ def append_line(path: Path, name: str, line: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             folder.sync()
-
-
-def _sync(path: Path) -> None:
-    is_posix = hasattr(os, "O_DIRECTORY")
-    if not is_posix and path.is_dir():
-        return  # Windows cannot open a folder: a power cut may undo a new name
-    descriptor = os.open(path, (os.O_RDONLY if is_posix else os.O_RDWR) | NO_FOLLOW)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,12 +7,12 @@ import io
 import mmap
 import os
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, NamedTuple, overload
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,7 +23,6 @@ from glassrank.storage.folders import Folder
 
 _HEADER_BYTES = 128
 _READ_BYTES = 1 << 22
-_ROWS_AT_ONCE = 1 << 16
 _REMEDY = "restore it from a copy or build it again"
 
 
@@ -99,6 +98,17 @@ class ArrayWriter:
             self._file.close()
 
 
+def replace_array(folder: Folder, name: str, array: NDArray[Any]) -> FileRecord:
+    """Writes a whole array, in the place of what a killed writer may have left there."""
+    folder.remove(name)
+    writer = ArrayWriter(folder, name, array.dtype)
+    try:
+        writer.append(array)
+        return writer.close()
+    finally:
+        writer.discard()
+
+
 def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
     buffer = io.BytesIO()
     description = {
@@ -113,20 +123,14 @@ def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
 
 
 class ArrayFolder:
-    """Writes the arrays of a new folder; `records` has those that are finished.
-
-    As a context manager it closes all files; after a failure the folder is left to be removed.
-    """
+    """Writes the arrays of a new folder; `records` has those that are finished. After a failure
+    the folder is left to be removed."""
 
     def __init__(self, parent: Folder, name: str) -> None:
         self._folder = parent.make_child(name)
+        self.path = self._folder.path
         self.records: dict[str, FileRecord] = {}
         self._open: dict[str, ArrayWriter] = {}
-
-    @property
-    def path(self) -> Path:
-        """The path of the folder, for messages."""
-        return self._folder.path
 
     def writer(self, name: str, dtype: DTypeLike) -> ArrayWriter:
         """The writer of a new array."""
@@ -241,9 +245,7 @@ def is_partition(offsets: NDArray[np.int64], size: int) -> bool:
     """Whether these offsets divide `size` values into consecutive rows."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
         return False
-    starts, ends = offsets[:-1], offsets[1:]
-    parts = (slice(i, i + _ROWS_AT_ONCE) for i in range(0, len(starts), _ROWS_AT_ONCE))
-    return all((starts[part] <= ends[part]).all() for part in parts)
+    return bool((offsets[:-1] <= offsets[1:]).all())
 
 
 def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -277,9 +279,8 @@ class Ragged:
         """(n, length), truncated and padded with zeros."""
         sizes = np.minimum(np.diff(self.offsets), length)
         out = np.zeros((len(self), length), np.int32)
-        starts = np.repeat(self.offsets[:-1], sizes)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        out[np.arange(length) < sizes[:, None]] = self.values[starts + within]
+        places = concat_ranges(self.offsets[:-1], sizes)
+        out[np.arange(length) < sizes[:, None]] = self.values[places]
         return out
 
     @classmethod
@@ -289,7 +290,7 @@ class Ragged:
         return cls(_offsets(rows), values)
 
 
-class Strings(Sequence[str]):
+class Strings:
     """Many strings in two arrays: their UTF-8 bytes, and the offset of each."""
 
     def __init__(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
@@ -314,13 +315,7 @@ class Strings(Sequence[str]):
         text = part.decode(errors="ignore" if start + len(part) < stop else "replace")
         return text[:characters]
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self.get_bytes(index).decode("utf-8", "replace")
@@ -334,14 +329,8 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """The index of `text`, or -1, by bisection: the strings must be sorted by their bytes."""
         key = text.encode("utf-8", "surrogatepass")  # half a surrogate pair is not found
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.get_bytes(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self.get_bytes(low) == key else -1
+        index = bisect_left(range(len(self)), key, key=self.get_bytes)
+        return index if index < len(self) and self.get_bytes(index) == key else -1
 
 
 def pack_strings(strings: Sequence[bytes]) -> Ragged:

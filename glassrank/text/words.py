@@ -277,11 +277,8 @@ class GrowingTable(Protocol):
 
 class SubwordVocabulary(Vocabulary):
     """A vocabulary of all words: a new word gets an id when it is first read, and the vector of its
-    n-grams in each of the tables.
-
-    New ids last as long as the model is loaded. They are limited to half a million, so that the
-    memory of a service is bounded; further words share the vector of the unknown word.
-    """
+    n-grams in each of the tables. New ids last as long as the model is loaded. They are limited, to
+    bound a service's memory; further words share the vector of the unknown word."""
 
     def __init__(self, words: Iterable[str], tables: Sequence[GrowingTable]) -> None:
         super().__init__(words)
