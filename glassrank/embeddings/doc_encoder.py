@@ -15,6 +15,7 @@ from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.model_folder import SavedModel, fingerprint
 from glassrank.models.model import Model, TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_batches
+from glassrank.storage.mapped_arrays import Ints
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
@@ -100,7 +101,7 @@ class DocEncoder:
             yield EncodedPassages(np.arange(len(ids)), lengths, {IDS: rows})
             return
 
-        def encoded(places: NDArray[np.int64]) -> EncodedPassages:
+        def encoded(places: Ints) -> EncodedPassages:
             with no_gradients(self._encoder):
                 batch = make_batch([ids[i] for i in places], self._device)
                 words: TokenEmbeddings = self._encoder.encode_doc(batch)

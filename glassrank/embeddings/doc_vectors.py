@@ -19,7 +19,7 @@ from glassrank.embeddings.part import Part
 from glassrank.embeddings.rows import quantize_int8, unpack
 from glassrank.models.model import TokenEmbeddings, to_array
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import as_readonly, replace_array
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, as_readonly, replace_array
 
 _DOCS_AT_ONCE = 1024
 _ROWS_PER_THREAD = 1 << 14
@@ -40,9 +40,7 @@ def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> Par
     return replace(record, files=files)
 
 
-def _read_vectors(
-    part: Part, first: int, layout: Layout
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def _read_vectors(part: Part, first: int, layout: Layout) -> tuple[NDArray[np.int8], Floats]:
     """Of the documents from `first` on, as many as are read at once: (n, E), (n,)."""
     ends, rows = part.doc_rows(first, min(first + _DOCS_AT_ONCE, len(part)))
     filled = ends[1:] > ends[:-1]  # a document may have no tokens
@@ -53,7 +51,7 @@ def _read_vectors(
     return quantize_int8(vectors)
 
 
-def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
+def get_query_vector(query: TokenEmbeddings) -> Floats:
     """(E,): the same of a query, whose tokens count by their weights."""
     tokens = to_array(query.vectors[0]).astype(np.float32)  # (Q, E)
     weights = (to_array(query.mask[0]) * to_array(query.idf[0])).astype(np.float32)
@@ -61,19 +59,17 @@ def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
     return _pool(first, weights @ tokens)
 
 
-def _pool(first: NDArray[np.float32], total: NDArray[np.float32]) -> NDArray[np.float32]:
+def _pool(first: Floats, total: Floats) -> Floats:
     return _normalize(_normalize(first) + _normalize(total))
 
 
-def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _normalize(vectors: Floats) -> Floats:
     lengths = np.sqrt((vectors * vectors).sum(-1, keepdims=True))
-    normalized: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-9))
+    normalized: Floats = vectors / np.maximum(lengths, np.float32(1e-9))
     return normalized
 
 
-def nearest(
-    part: Part, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] = _NO_MASK
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def nearest(part: Part, query: Floats, k: int, mask: Bools = _NO_MASK) -> tuple[Ints, Floats]:
     """The k documents of a part with the largest cosines, best first, by their numbers there; of
     equals, the first. With a `mask` of all documents, only of those where it is set."""
     assert part.doc_vectors is not None and part.doc_scales is not None

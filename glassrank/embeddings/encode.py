@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.doc_vectors import write_doc_vectors
@@ -32,7 +31,7 @@ from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import concat_ranges
+from glassrank.storage.mapped_arrays import Ints, concat_ranges
 from glassrank.types import Doc
 
 BLOCK_DOCS = 2048
@@ -245,7 +244,7 @@ def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
 
 def _encode_block(
     docs: Sequence[Doc], stored: Sequence[Located], encoder: DocEncoder, tally: Tally
-) -> tuple[DocPassages, NDArray[np.int64], Rows]:
+) -> tuple[DocPassages, Ints, Rows]:
     """How documents are divided, how many rows each passage has, and the rows."""
     fresh = np.setdiff1d(np.arange(len(docs)), np.concatenate([[], *(s.which for s in stored)]))
     read = encoder.read([docs[place] for place in fresh])
@@ -278,7 +277,7 @@ def _encode_block(
     return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
 
 
-def _concatenate(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
+def _concatenate(parts: Sequence[EncodedPassages], passages: int) -> tuple[Ints, Rows]:
     """How many rows each passage has, and all of them in the passages' order."""
     lengths = np.zeros(passages, np.int64)
     for part in parts:

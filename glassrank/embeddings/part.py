@@ -37,6 +37,8 @@ from glassrank.storage.checksummed_json import FileRecord, check_integer, read_j
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayWriter,
+    Floats,
+    Ints,
     WriteProgress,
     concat_ranges,
     is_partition,
@@ -64,10 +66,10 @@ class Part:
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
             ) from None
         self.contents: NDArray[np.uint64] = arrays.pop("contents")  # (N,)
-        self.passages: NDArray[np.int64] = arrays.pop("passages")  # (N + 1,)
+        self.passages: Ints = arrays.pop("passages")  # (N + 1,)
         self.cut: NDArray[np.uint8] = arrays.pop("cut")  # (N,)
         spans = arrays.pop("spans")
-        self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (P + 1,)
+        self.offsets: Ints = arrays.pop("offsets")  # (P + 1,)
         self._check("contents", len(self.contents) == record.docs)
         self._check("passages", len(self.passages) == record.docs + 1)
         self._check("passages", is_partition(self.passages, record.passages))
@@ -84,7 +86,7 @@ class Part:
             for name, array in arrays.items():
                 self._check(name, is_usable(array, layout.dtype))
         self.doc_vectors: NDArray[np.int8] | None = None  # (N, E)
-        self.doc_scales: NDArray[np.float32] | None = None  # (N,)
+        self.doc_scales: Floats | None = None  # (N,)
         if record.has_doc_vectors:
             flat, self.doc_scales = (arrays.pop(name) for name in DOC_VECTORS)
             self._check("doc_vectors", len(flat) == record.docs * layout.width)
@@ -95,7 +97,7 @@ class Part:
             self._check(name, len(arrays[name]) == record.rows * width)
             self._rows[name] = arrays[name].reshape(-1, width)
         self.vectors: NDArray[Any] = self._rows[layout.rows_name]  # (T, S)
-        self.scales: NDArray[np.float32] | None = arrays.get("scales")
+        self.scales: Floats | None = arrays.get("scales")
         """(T * V,): where rows are one vector each, (T,)."""
 
     def _check(self, name: str, true: bool) -> None:
@@ -114,26 +116,24 @@ class Part:
         """Documents."""
         return self.record.docs
 
-    def doc_rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Rows]:
+    def doc_rows(self, first: int, last: int) -> tuple[Ints, Rows]:
         """Where the rows of some consecutive documents begin, and last where they end; and all of
         these rows."""
         ends = self.offsets[self.passages[first : last + 1]]
         rows = {name: array[ends[0] : ends[-1]] for name, array in self._rows.items()}
         return ends - ends[0], rows
 
-    def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
+    def rows(self, starts: Ints, lengths: Ints) -> Rows:
         """A copy of some passages' rows."""
         places = concat_ranges(starts, lengths)
         return {name: array[places] for name, array in self._rows.items()}
 
-    def passage_rows(
-        self, passages: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def passage_rows(self, passages: Ints) -> tuple[Ints, Ints]:
         """Where passages' rows begin, and how many they are."""
         starts = self.offsets.take(passages)
         return starts, self.offsets.take(passages + 1) - starts
 
-    def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
+    def padded_rows(self, starts: Ints, lengths: Ints) -> Rows:
         """The same as (B, L, ...), zeros after the end of each passage; L is at least 1."""
         shape = len(starts), max(1, int(lengths.max(initial=0)))
         copies = {n: np.zeros((*shape, *a.shape[1:]), a.dtype) for n, a in self._rows.items()}
@@ -149,16 +149,16 @@ class PartRows(NamedTuple):
     """Passages of a part, each a run of its rows."""
 
     part: Part
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    starts: Ints
+    lengths: Ints
 
 
 class Located(NamedTuple):
     """Documents that a part has."""
 
-    which: NDArray[np.int64]  # (n,) places among what was asked for, ascending
+    which: Ints  # (n,) places among what was asked for, ascending
     part: Part
-    docs: NDArray[np.int64]  # (n,) numbers in the part
+    docs: Ints  # (n,) numbers in the part
 
     @property
     def cut(self) -> NDArray[np.uint8]:
@@ -166,12 +166,12 @@ class Located(NamedTuple):
         return self.part.cut.take(self.docs)
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """The number of each one's first passage."""
         return self.part.passages.take(self.docs)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """How many passages each one has."""
         return self.part.passages.take(self.docs + 1) - self.first
 
@@ -275,11 +275,7 @@ class PartWriter:
         return self._writers[name].rows // row_widths(self._layout)[name]
 
     def append(
-        self,
-        contents: NDArray[np.uint64],
-        passages: DocPassages,
-        lengths: NDArray[np.int64],
-        rows: Rows,
+        self, contents: NDArray[np.uint64], passages: DocPassages, lengths: Ints, rows: Rows
     ) -> None:
         """The next documents: hashes of their texts, how they are divided, how many rows each
         passage has, and the rows."""

@@ -22,6 +22,7 @@ from glassrank.backends.quantization import (
 from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_dtypes
 from glassrank.errors import InputError
 from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
+from glassrank.storage.mapped_arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +40,7 @@ _LARGEST = {"bf16": 3.3895313892515355e38, "float16": 65504.0}
 class DocPassages(NamedTuple):
     """How some documents are divided, one after the other."""
 
-    counts: NDArray[np.int64]  # (n,) passages of each
+    counts: Ints  # (n,) passages of each
     spans: NDArray[np.int32]  # (P, 2) characters of the documents' texts
     cut: NDArray[np.uint8]  # (n,) 1 where something is in no passage
 
@@ -47,8 +48,8 @@ class DocPassages(NamedTuple):
 class EncodedPassages(NamedTuple):
     """Some passages of a block, as rows."""
 
-    places: NDArray[np.int64]  # (n,) among all passages that are encoded together
-    lengths: NDArray[np.int64]  # (n,)
+    places: Ints  # (n,) among all passages that are encoded together
+    lengths: Ints  # (n,)
     rows: Rows  # of all of them, one passage after another
 
     @property
@@ -102,9 +103,7 @@ def check_range(largest: float, layout: Layout) -> None:
         )
 
 
-def quantize_int8(
-    vectors: NDArray[np.float32],
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_int8(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
     """(..., E) floats to integers (..., E), and their scales (...)."""
     scales = np.abs(vectors).max(-1) / np.float32(127)
     # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
@@ -112,7 +111,7 @@ def quantize_int8(
     return steps.clip(-127, 127).astype(np.int8), scales
 
 
-def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
+def pack(vectors: Floats, layout: Layout) -> Rows:
     """(T, E) floats to rows."""
     check_range(float(np.abs(vectors).max(initial=0)), layout)
     full = np.zeros((len(vectors), layout.stride), np.float32)  # (T, S)
@@ -129,7 +128,7 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
     return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}
 
 
-def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
+def unpack(rows: Rows, layout: Layout) -> Floats:
     """Copied rows (..., S) to floats (..., E)."""
     stored = rows["vectors"]
     if layout.dtype == "int3":
@@ -137,7 +136,7 @@ def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
     stored = stored[..., : layout.width]
     if layout.dtype == "bf16":
         return from_bfloat16(stored)
-    vectors: NDArray[np.float32] = stored.astype(np.float32)
+    vectors: Floats = stored.astype(np.float32)
     if layout.dtype in SCALED:
         axes = (*vectors.shape[:-1], layout.scales, layout.width // layout.scales)
         each = vectors.reshape(axes)  # (..., V, E / V), a view
@@ -190,11 +189,7 @@ def unpack_tensor(
 
 
 def to_embeddings(
-    rows: Rows,
-    real: NDArray[np.float32],
-    layout: Layout,
-    model: Model | None,
-    dtype: "torch.dtype | None",
+    rows: Rows, real: Floats, layout: Layout, model: Model | None, dtype: "torch.dtype | None"
 ) -> TokenEmbeddings:
     """Padded rows of documents as `encode_doc` gives them; ids are encoded by the model."""
     import torch

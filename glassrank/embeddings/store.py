@@ -33,20 +33,21 @@ from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.models.model import Model, TokenEmbeddings
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, Uints
 
 
 class _Docs(NamedTuple):
     """Which numbers a segment's documents have in a part; -1 for those that it has not."""
 
     part: Part
-    numbers: NDArray[np.int64]  # (N,)
+    numbers: Ints  # (N,)
 
 
 class _Numbering(NamedTuple):
     """Documents of an index, and those of a neighbour graph; -1 where there is none."""
 
-    row_of_doc: NDArray[np.int64]
-    doc_of_row: NDArray[np.int64]
+    row_of_doc: Ints
+    doc_of_row: Ints
 
 
 class Store:
@@ -57,7 +58,7 @@ class Store:
         path: Path,
         manifest: Manifest,
         parts: Sequence[Part],
-        graph: NDArray[np.uint32] | None,
+        graph: Uints | None,
         model: Model | None,
     ) -> None:
         self.path = path
@@ -250,9 +251,7 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return located
 
-    def read_doc_vectors(
-        self, snapshot: Snapshot, docs: NDArray[np.integer]
-    ) -> NDArray[np.float32]:
+    def read_doc_vectors(self, snapshot: Snapshot, docs: NDArray[np.integer]) -> Floats:
         """(n, E) of length 1, by the index's numbers; 0 for a document that is not stored."""
         vectors = np.zeros((len(docs), self.layout.width), np.float32)
         for which, part, rows in self.locate(snapshot, docs, partial=True):
@@ -265,13 +264,7 @@ class Store:
         """Whether documents have neighbours."""
         return self._graph is not None
 
-    def nearest(
-        self,
-        snapshot: Snapshot,
-        query: NDArray[np.float32],
-        k: int,
-        live: Sequence[NDArray[np.bool_]],
-    ) -> TopK:
+    def nearest(self, snapshot: Snapshot, query: Floats, k: int, live: Sequence[Bools]) -> TopK:
         """The k documents whose vectors have the largest cosines with a query's, by the index's
         numbers. Of each segment, `live` has those that may be found; empty for all."""
         tops = []
@@ -290,7 +283,7 @@ class Store:
                 tops.append(TopK(docs + snapshot.bases[position], scores))
         return merge_top_k(snapshot, tops, k)
 
-    def neighbours(self, snapshot: Snapshot, docs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def neighbours(self, snapshot: Snapshot, docs: Ints) -> Ints:
         """(n, 16) the nearest documents of each of these, by the index's numbers; -1 for none."""
         assert self._graph is not None and self._graph_record is not None
         numbering = self._numbering.get(snapshot)
@@ -320,11 +313,7 @@ class Store:
         return _Numbering(row_of_doc, doc_of_row)
 
     def read_embeddings(
-        self,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        dtype: Any = None,
+        self, part: Part, starts: Ints, lengths: Ints, dtype: Any = None
     ) -> TokenEmbeddings:
         """Passages as `encode_doc` gives them, for any model's `interact`: arrays for a model that
         is served without PyTorch, else tensors of this type, on the model's device if it has one.

@@ -18,10 +18,10 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
+from glassrank.storage.mapped_arrays import Bools, Ints
 
 FilterSpec = str | Sequence[str] | Mapping[str, Any]
 """A filter as users write it."""
@@ -50,8 +50,8 @@ class FieldType(StrEnum):
 class Column(NamedTuple):
     """The values of one type in a field. A document may have several, or none."""
 
-    docs: NDArray[np.int64]  # (n,)
-    codes: NDArray[np.int64]  # (n,) indices into `values`
+    docs: Ints  # (n,)
+    codes: Ints  # (n,) indices into `values`
     values: list[Any]  # (m,) sorted, without duplicates
 
 
@@ -206,7 +206,7 @@ def _parse_value(field: str, value: object) -> Value:
 TypedValue = tuple[FieldType, Any]
 
 
-def compute_masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
+def compute_masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[Bools]:
     """The matching documents of each part, given as its columns and its number of documents."""
     masks = [np.ones(count, np.bool_) for _, count in parts]
     for condition in where:
@@ -243,9 +243,7 @@ def _resolve(condition: Condition, parts: Sequence[Columns]) -> list[TypedValue]
     return resolved
 
 
-def _match(
-    field: Field, compare: str, wanted: Sequence[TypedValue], count: int
-) -> NDArray[np.bool_]:
+def _match(field: Field, compare: str, wanted: Sequence[TypedValue], count: int) -> Bools:
     """The documents of a part with one of the values."""
     mask = np.zeros(count, np.bool_)
     for kind, column in field.items():

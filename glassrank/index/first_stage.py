@@ -167,8 +167,7 @@ def weighted_sum(
     ScoredIds(ids=['b', 'a'], scores=[2.0, 1.0])
     """
     return _sum_scores(
-        [ScoredIds(ids, _rescale(scores) if rescale else scores) for ids, scores in lists],
-        weights,
+        [ScoredIds(ids, _rescale(scores) if rescale else scores) for ids, scores in lists], weights
     )
 
 

@@ -29,14 +29,13 @@ from glassrank.index.scoring import (
     KIND_QL,
     POSTINGS_BLOCK,
     QL,
-    Floats,
     Queries,
     SegmentPostings,
     TopKBuffers,
     search_segment,
 )
 from glassrank.index.snapshot import Snapshot
-from glassrank.storage.mapped_arrays import as_readonly
+from glassrank.storage.mapped_arrays import Floats, Ints, as_readonly
 from glassrank.text import EnglishAnalyzer
 
 WeightedQuery = Mapping[str, float]
@@ -51,7 +50,7 @@ MAX_POSTINGS = 30_000_000
 class TopK(NamedTuple):
     """The top k documents of a query, best first."""
 
-    docs: NDArray[np.int64]  # (k,)
+    docs: Ints  # (k,)
     scores: Floats  # (k,)
     missing: tuple[str, ...] = ()
     """Shards that did not answer."""
@@ -107,7 +106,7 @@ def search(
 
 
 def score_terms(
-    snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
+    snapshot: Snapshot, query: WeightedQuery, docs: Ints, method: BM25 | QL
 ) -> NDArray[np.float64]:
     """The part of each term in the scores of these documents, which are sums: (docs, terms)."""
     single_terms = [{term: weight} for term, weight in query.items()]

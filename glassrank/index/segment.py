@@ -35,7 +35,10 @@ from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayDtypes,
+    Bools,
+    Ints,
     Strings,
+    Uints,
     as_readonly,
     open_array,
     open_arrays,
@@ -111,7 +114,7 @@ class Segment:
         try:
             with parent.child(record.name) as folder:
                 arrays = open_arrays(folder, record.files, ARRAYS, verify=verify)
-                self.deleted: NDArray[np.uint32] = np.empty(0, np.uint32)
+                self.deleted: Uints = np.empty(0, np.uint32)
                 if name := record.deleted:
                     file = record.files[name]
                     self.deleted = open_array(folder, name, file, [np.uint32], verify=verify)
@@ -123,7 +126,7 @@ class Segment:
             name: Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"]) for name in _STRINGS
         }
         self.ids, self.terms, self.texts, self.fields = self.strings.values()
-        self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
+        self.lengths: Uints = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
         self.packed = {
             name: PackedPostings(
@@ -144,7 +147,7 @@ class Segment:
         return self.record.docs
 
     @cached_property
-    def live(self) -> NDArray[np.bool_]:
+    def live(self) -> Bools:
         """Lucene's live docs: true for documents that are not deleted; empty if none is."""
         if not len(self.deleted):
             return np.empty(0, np.bool_)
@@ -164,11 +167,11 @@ class Segment:
         return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
     @cached_property
-    def terms_by_df(self) -> NDArray[np.int64]:
+    def terms_by_df(self) -> Ints:
         """The terms in the order in which term vectors number them."""
         return sort_terms_by_df(self.postings.sizes)
 
-    def term_vector(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    def term_vector(self, number: int) -> tuple[Ints, Uints]:
         """The terms of a document, in no order, and their tf."""
         row = self.vectors.unpack(slice(number, number + 1))
         return self.terms_by_df[row.ids], row.tfs
@@ -211,7 +214,7 @@ class Segment:
         )
 
 
-def sort_terms_by_df(frequencies: NDArray[Any]) -> NDArray[np.int64]:
+def sort_terms_by_df(frequencies: NDArray[Any]) -> Ints:
     """By descending document frequency; frequencies above 65,535 count as equal.
 
     >>> sort_terms_by_df(np.array([1, 3, 2, 3])).tolist()

@@ -17,7 +17,14 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.segment_writer import DocBlock, TermStatisticsTable, write_segment
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import Ragged, Strings, concat_ranges, pack_strings
+from glassrank.storage.mapped_arrays import (
+    Ints,
+    Ragged,
+    Strings,
+    Uints,
+    concat_ranges,
+    pack_strings,
+)
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
@@ -113,9 +120,7 @@ class SegmentBuilder:
 
 
 @compiled
-def _count(
-    tokens: NDArray[np.int32], ends: NDArray[np.int64], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
+def _count(tokens: NDArray[np.int32], ends: Ints, order: Ints) -> tuple[Ints, Uints, Uints]:
     """Term vectors: the sorted terms of each document, with their tf."""
     offsets = np.zeros(len(order) + 1, np.int64)
     terms = np.empty(len(tokens), np.uint32)
@@ -167,7 +172,7 @@ def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> Se
     return write_segment(folder, name, known, blocks)
 
 
-def _count_live(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _count_live(segment: Segment) -> tuple[Ints, Ints]:
     """Live documents that contain each term, and its occurrences in them."""
     frequencies = segment.postings.sizes.astype(np.int64)
     totals = segment.term_totals.astype(np.int64)
@@ -177,7 +182,7 @@ def _count_live(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return frequencies, totals
 
 
-def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], Ints]:
     """The segment of each document of the result, in the order of ids, and its number there."""
 
     def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
@@ -202,10 +207,7 @@ def _as_bytes(strings: Strings) -> Iterator[bytes]:
 
 
 def _block(
-    segments: Sequence[Segment],
-    renumber: Sequence[NDArray[np.uint32]],
-    owners: NDArray[np.int32],
-    docs: NDArray[np.int64],
+    segments: Sequence[Segment], renumber: Sequence[Uints], owners: NDArray[np.int32], docs: Ints
 ) -> DocBlock:
     def gather(name: str) -> Ragged:
         columns = [segment.strings[name] for segment in segments]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glassrank.backends.compiled import compiled, is_worth_compiling
 from glassrank.errors import CorruptError
 from glassrank.index.packed_postings import SPARE_WORDS
-from glassrank.storage.mapped_arrays import is_partition
+from glassrank.storage.mapped_arrays import Ints, Uints, is_partition
 
 if TYPE_CHECKING:
     from glassrank.index.segment import Segment
@@ -94,7 +94,7 @@ def _require(
 
 
 @compiled
-def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+def _ascend(offsets: Ints, data: NDArray[np.uint8]) -> bool:
     """Whether each string is greater than the one before, by its bytes."""
     for i in range(1, len(offsets) - 1):
         before, start, end = offsets[i - 1], offsets[i], offsets[i + 1]
@@ -112,12 +112,7 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 
 @compiled
 def _count(
-    offsets: NDArray[np.int64],
-    terms: NDArray[np.uint32],
-    tfs: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    frequencies: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    offsets: Ints, terms: Uints, tfs: Uints, lengths: Uints, frequencies: Ints, totals: Ints
 ) -> bool:
     """Counts the terms of term vectors; whether the length of each document is its sum of tfs."""
     for doc in range(len(offsets) - 1):
@@ -132,7 +127,7 @@ def _count(
     return True
 
 
-def _ascend_numpy(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+def _ascend_numpy(offsets: Ints, data: NDArray[np.uint8]) -> bool:
     """As `_ascend`, for small segments."""
     content = data.tobytes()
     strings = (content[start:end] for start, end in pairwise(offsets.tolist()))
@@ -140,12 +135,7 @@ def _ascend_numpy(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 
 
 def _count_numpy(
-    offsets: NDArray[np.int64],
-    terms: NDArray[np.uint32],
-    tfs: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    frequencies: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    offsets: Ints, terms: Uints, tfs: Uints, lengths: Uints, frequencies: Ints, totals: Ints
 ) -> bool:
     """As `_count`, in numpy."""
     frequencies += np.bincount(terms, minlength=len(frequencies))

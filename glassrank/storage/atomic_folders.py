@@ -272,11 +272,7 @@ def write_checksums(folder: Folder, kind: str, names: Sequence[str]) -> None:
 
 
 def read_checksummed_folder(
-    path: Path,
-    kind: str,
-    read: Callable[[ChecksummedFiles], T],
-    remedy: str,
-    no_manifest: str = "",
+    path: Path, kind: str, read: Callable[[ChecksummedFiles], T], remedy: str, no_manifest: str = ""
 ) -> T:
     """Returns `read(files)` of a folder. `remedy` says what to do if there is no such folder,
     `no_manifest` what to do if it has no manifest."""

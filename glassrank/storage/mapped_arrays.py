@@ -21,6 +21,11 @@ from glassrank.errors import CorruptError
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 
+Ints = NDArray[np.int64]
+Uints = NDArray[np.uint32]
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
 _HEADER_BYTES = 128
 _READ_BYTES = 1 << 22
 _REMEDY = "restore it from a copy or build it again"
@@ -137,10 +142,10 @@ class ArrayFolder:
         writer = self._open[name] = ArrayWriter(self._folder, f"{name}.npy", dtype)
         return writer
 
-    def write(self, name: str, array: NDArray[Any]) -> None:
-        """Writes a whole array."""
+    def write(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Writes a whole array, and opens it for reading."""
         self.writer(name, array.dtype).append(array)
-        self.finish(name)
+        return self.finish(name)
 
     def finish(self, name: str) -> NDArray[Any]:
         """Closes an array and opens it for reading, while others are still written."""
@@ -241,14 +246,14 @@ def _checksum(file: IO[bytes], header: bytes) -> int:
     return zlib.crc32(header, crc)
 
 
-def is_partition(offsets: NDArray[np.int64], size: int) -> bool:
+def is_partition(offsets: Ints, size: int) -> bool:
     """Whether these offsets divide `size` values into consecutive rows."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
         return False
     return bool((offsets[:-1] <= offsets[1:]).all())
 
 
-def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def concat_ranges(starts: Ints, lengths: Ints) -> Ints:
     """
     >>> concat_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -261,7 +266,7 @@ def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDAr
 class Ragged:
     """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
-    offsets: NDArray[np.int64]  # (n + 1,)
+    offsets: Ints  # (n + 1,)
     values: NDArray[Any]
 
     def __len__(self) -> int:
@@ -271,7 +276,7 @@ class Ragged:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     @property
-    def row_ids(self) -> NDArray[np.int64]:
+    def row_ids(self) -> Ints:
         """The row of each value."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
@@ -293,7 +298,7 @@ class Ragged:
 class Strings:
     """Many strings in two arrays: their UTF-8 bytes, and the offset of each."""
 
-    def __init__(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+    def __init__(self, offsets: Ints, data: NDArray[np.uint8]) -> None:
         self.offsets = offsets  # (n + 1,)
         self.data = data  # (bytes,)
         # Memory views give Python integers and bytes without numpy's cost for each item.
@@ -338,7 +343,7 @@ def pack_strings(strings: Sequence[bytes]) -> Ragged:
     return Ragged(_offsets(strings), np.frombuffer(b"".join(strings), np.uint8))
 
 
-def _offsets(rows: Sequence[Any]) -> NDArray[np.int64]:
+def _offsets(rows: Sequence[Any]) -> Ints:
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
     return offsets
