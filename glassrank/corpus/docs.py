@@ -32,8 +32,7 @@ from glassrank.errors import InputError
 from glassrank.storage.files import atomic_write
 from glassrank.types import Doc
 
-LocatedDoc = tuple[str, int, Doc | InputError]
-"""(file or collection, line, document or its error)"""
+LocatedDoc = tuple[str, int, Doc | InputError]  # (file or collection, line, document or its error)
 
 SUFFIXES = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),

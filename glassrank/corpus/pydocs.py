@@ -33,8 +33,7 @@ SAMPLE_QUERIES = (
 PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
 """Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
 
-CORPUS = 4
-"""The version of the corpus: an index of another version is built again."""
+CORPUS = 4  # the version of the corpus: an index of another version is built again
 
 _LANGUAGE_REFERENCE = "language reference"
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -19,6 +19,7 @@ from glassrank.storage.files import (
     MAX_ROW_BYTES,
     atomic_write,
     read_file,
+    read_first_line,
     read_lines,
 )
 from glassrank.types import Qrel, Qrels, Query
@@ -49,7 +50,9 @@ def read_queries(
             for number, query in enumerate(irds.irds_queries(str(source), field), 1)
         )
     else:
-        numbered = _read_file(path, field, format or _sniff(path, encoding), encoding)
+        first = "" if format else read_first_line(path, encoding).lstrip()[:1]
+        kind = format or {"{": "jsonl", "<": "trec"}.get(first, "tsv")
+        numbered = _read_file(path, field, kind, encoding)
     lines: dict[str, int] = {}
     queries: list[Query] = []
     for line, query_id, text in numbered:
@@ -82,11 +85,6 @@ def write_queries(queries: Iterable[Query], path: str | Path) -> None:
             else:
                 line = f"{query_id}\t{text}"
             file.write(line + "\n")
-
-
-def _sniff(path: Path, encoding: str) -> str:
-    first = next((line.lstrip()[0] for _, line in read_lines(path, encoding) if line.strip()), "")
-    return {"{": "jsonl", "<": "trec"}.get(first, "tsv")
 
 
 def _read_file(path: Path, field: str, kind: str, encoding: str) -> Iterator[tuple[int, str, str]]:

@@ -22,8 +22,7 @@ from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import Bools, Floats, Ints, as_readonly, replace_array
 
 _DOCS_AT_ONCE = 1024
-_ROWS_PER_THREAD = 1 << 14
-"""Fewer are searched sooner than a second thread wakes up."""
+_ROWS_PER_THREAD = 1 << 14  # fewer are searched sooner than a second thread wakes up
 _NO_MASK = np.empty(0, np.bool_)
 
 

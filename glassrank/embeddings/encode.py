@@ -37,14 +37,10 @@ from glassrank.types import Doc
 BLOCK_DOCS = 2048
 """Documents, or passages of long ones, in a block; fewer if their rows take more than:"""
 BLOCK_BYTES = 256 << 20
-DEFAULT_DTYPE = "int8"
-"""Half of what bf16 takes, with hardly a loss (docs/reference/stores.md)."""
-_TRIED = 200
-"""Documents that an estimate is made from."""
-_PASSAGE_BYTES = 8 + 8 + 17
-"""Of a document with one passage, besides its rows."""
-_CHARACTERS_PER_WORD = 12
-"""A document with more characters is counted as several passages."""
+DEFAULT_DTYPE = "int8"  # half of what bf16 takes, with hardly a loss (docs/reference/stores.md)
+_TRIED = 200  # documents that an estimate is made from
+_PASSAGE_BYTES = 8 + 8 + 17  # of a document with one passage, besides its rows
+_CHARACTERS_PER_WORD = 12  # a document with more characters is counted as several passages
 
 
 @dataclass(frozen=True)
@@ -84,8 +80,7 @@ class Report:
     """Bytes, as a share of plain float32 vectors; None where ids are stored."""
     encoded: int
     reused: int
-    cut: int
-    """How many encoded documents are longer than all their passages."""
+    cut: int  # how many encoded documents are longer than all their passages
     seconds: float
     per_second: float
 
@@ -274,21 +269,15 @@ def _encode_block(
         encoded.append(some._replace(places=places))
         begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
         tally.add(Counts(encoded=len(begun), cut=int(cut[begun].sum()), bytes=some.bytes))
-    return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
+    return DocPassages(counts, spans, cut), *_concatenate(encoded)
 
 
-def _concatenate(parts: Sequence[EncodedPassages], passages: int) -> tuple[Ints, Rows]:
+def _concatenate(parts: Sequence[EncodedPassages]) -> tuple[Ints, Rows]:
     """How many rows each passage has, and all of them in the passages' order."""
-    lengths = np.zeros(passages, np.int64)
-    for part in parts:
-        lengths[part.places] = part.lengths
-    ends = np.cumsum(lengths)
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    lengths = np.concatenate([part.lengths for part in parts])
+    places = concat_ranges((np.cumsum(lengths) - lengths)[order], lengths[order])
     joined = {
-        name: np.empty((ends[-1], *array.shape[1:]), array.dtype)
-        for name, array in parts[0].rows.items()
+        name: np.concatenate([part.rows[name] for part in parts])[places] for name in parts[0].rows
     }
-    for part in parts:
-        places = concat_ranges((ends - lengths)[part.places], part.lengths)
-        for name, array in part.rows.items():
-            joined[name][places] = array
-    return lengths, joined
+    return lengths[order], joined

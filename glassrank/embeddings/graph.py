@@ -28,15 +28,11 @@ from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import Bools, Floats, Ints, Uints, open_array, replace_array
 
 NEIGHBOURS = 16
-NONE = 0xFFFF_FFFF
-"""In the place of a neighbour, where there are fewer."""
-MAX_PAIRS = 10_000_000_000
-"""That are compared one by one: all of 100,000 documents."""
-_ROWS, _COLUMNS = 256, 1024
-"""Vectors of a block, whose products stay in a cache."""
+NONE = 0xFFFF_FFFF  # in the place of a neighbour, where there are fewer
+MAX_PAIRS = 10_000_000_000  # that are compared one by one: all of 100,000 documents
+_ROWS, _COLUMNS = 256, 1024  # vectors of a block, whose products stay in a cache
 _DOCS_PER_CLUSTER, _NEAR_CLUSTERS = 1000, 16
-_KMEANS_DOCS, _KMEANS_ROUNDS = 50, 8
-"""Documents of each cluster that k-means reads."""
+_KMEANS_DOCS, _KMEANS_ROUNDS = 50, 8  # documents of each cluster that k-means reads
 
 
 class DocVectors(NamedTuple):

@@ -33,11 +33,9 @@ from glassrank.storage.mapped_arrays import ArrayDtypes
 
 FILE_NAME = "store.json"
 FORMAT = 2
-IDS = "ids"
-"""The dtype of a store of token ids, for models whose embeddings have no context."""
+IDS = "ids"  # the dtype of a store of token ids, for models whose embeddings have no context
 DTYPES = ("bf16", "int8", "float16", "float32", "int3")
-SCALED = ("int8", "int3")
-"""Quantized dtypes, whose vectors have scales."""
+SCALED = ("int8", "int3")  # quantized dtypes, whose vectors have scales
 ROW_DTYPES: dict[str, type[np.generic]] = {
     "bf16": np.uint16,  # numpy has no bf16: its bits
     "int8": np.int8,
@@ -69,25 +67,17 @@ class Layout:
 
     model: str
     fingerprint: str
-    vocabulary: str
-    """A digest: the same weights with another vocabulary read other tokens."""
-    doc_length: int
-    """Tokens of a passage at most."""
+    vocabulary: str  # a digest: the same weights with another vocabulary read other tokens
+    doc_length: int  # tokens of a passage at most
     dtype: str
-    axes: tuple[int, ...]
-    """Of one token's embedding: one axis, or several, flattened in its row."""
-    idf_axes: tuple[int, ...]
-    """Further axes of a token's idf in an ensemble; none otherwise."""
-    stride: int
-    """Values in a row, with its padding."""
+    axes: tuple[int, ...]  # of one token's embedding: one axis, or several, flattened in its row
+    idf_axes: tuple[int, ...]  # further axes of a token's idf in an ensemble; none otherwise
+    stride: int  # values in a row, with its padding
     reuse: str = ""
     """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
-    overlap: int = 0
-    """Of a document's passages, as its model's `Passages` say."""
-    most_passages: int = 1
-    """Of one document."""
-    left_out: str = ""
-    """The kind of tokens that have no rows."""
+    overlap: int = 0  # of a document's passages, as its model's `Passages` say
+    most_passages: int = 1  # of one document
+    left_out: str = ""  # the kind of tokens that have no rows
 
     @property
     def name(self) -> str:
@@ -160,8 +150,7 @@ class PartRecord:
     """The documents of one segment of the index, deleted ones included."""
 
     segment: str
-    source: str
-    """Which texts were encoded: see `hash_segment_texts`."""
+    source: str  # which texts were encoded: see `hash_segment_texts`
     docs: int
     passages: int
     rows: int
@@ -202,10 +191,8 @@ def hash_segment_texts(segment: SegmentRecord) -> str:
 class GraphRecord:
     """The neighbour graph: one file, for the documents of some parts, part after part."""
 
-    parts: tuple[tuple[str, int], ...]
-    """Names of the parts, and how many documents each has."""
-    generation: int
-    """Of the store that it was made for."""
+    parts: tuple[tuple[str, int], ...]  # names of the parts, and how many documents each has
+    generation: int  # of the store that it was made for
     file: FileRecord
 
     @property
@@ -230,8 +217,7 @@ class Manifest:
     """What a store holds."""
 
     layout: Layout
-    generation: int = 0
-    """Changes since the store was made."""
+    generation: int = 0  # changes since the store was made
     parts: tuple[PartRecord, ...] = ()
     graph: GraphRecord | None = None
 

@@ -23,8 +23,7 @@ from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
 from glassrank.storage.mapped_arrays import Bools, Ints
 
-FilterSpec = str | Sequence[str] | Mapping[str, Any]
-"""A filter as users write it."""
+FilterSpec = str | Sequence[str] | Mapping[str, Any]  # a filter as users write it
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1_000

@@ -132,8 +132,7 @@ def _wrap_errors(name: str, call: Callable[[], Result]) -> Result:
         ) from error
 
 
-_RANK_CONSTANT = 60.0
-"""As in the paper; values near it work as well."""
+_RANK_CONSTANT = 60.0  # as in the paper; values near it work as well
 
 
 def reciprocal_rank_fusion(

@@ -23,14 +23,12 @@ WIDTH_BITS = 6
 HEADER_BITS = 2 * WIDTH_BITS
 MAX_DELTA_BITS = 32
 MAX_TF_BITS = 31
-SPARE_WORDS = 2
-"""After the last row: two words are read at once, even for a value of zero bits."""
+SPARE_WORDS = 2  # after the last row: two words are read at once, even for a value of zero bits
 
 SMALL_DTYPES = (np.uint8, np.uint16, np.uint32)
 """Arrays are stored in the smallest of these that holds their values; larger ones as int64."""
 
-NUMPY_COST = 8
-"""How much longer numpy takes for a packed value than for an unpacked one."""
+NUMPY_COST = 8  # how much longer numpy takes for a packed value than for an unpacked one
 
 _U = np.uint64
 
@@ -227,8 +225,7 @@ class PackedPostings(NamedTuple):
     sizes: NDArray[Any]  # (rows,) ids in each
     starts: NDArray[Any]  # (rows + 1,) words before each
     words: Uints  # of all rows, and spare ones
-    block: int
-    """Ids in a block."""
+    block: int  # ids in a block
 
     def unpack(self, rows: NDArray[Any] | slice) -> UnpackedPostings:
         """Unpacks some of the rows."""

@@ -57,8 +57,7 @@ class BM25:
 
     k1: float = 0.9
     b: float = 0.4
-    rounded: bool = False
-    """Quantizes lengths as Lucene does, for exactly the same ranking."""
+    rounded: bool = False  # quantizes lengths as Lucene does, for exactly the same ranking
 
     def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """The factors of a term."""

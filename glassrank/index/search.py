@@ -38,8 +38,7 @@ from glassrank.index.snapshot import Snapshot
 from glassrank.storage.mapped_arrays import Floats, Ints, as_readonly
 from glassrank.text import EnglishAnalyzer
 
-WeightedQuery = Mapping[str, float]
-"""Term -> weight."""
+WeightedQuery = Mapping[str, float]  # term -> weight
 
 _QUERIES_AT_ONCE = 32
 
@@ -52,8 +51,7 @@ class TopK(NamedTuple):
 
     docs: Ints  # (k,)
     scores: Floats  # (k,)
-    missing: tuple[str, ...] = ()
-    """Shards that did not answer."""
+    missing: tuple[str, ...] = ()  # shards that did not answer
     fused: Floats | None = None
     """(k,) where they were retrieved by vectors, too: what they are ordered by. `scores` are then
     those by terms, which models interpolate with."""
@@ -233,8 +231,7 @@ def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
 _EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")  # as Anserini's
 _FOREIGN_EXPANSION_TERM = regex.compile(r"[\p{L}\p{M}\p{N}]{2,20}")
 _TERMS_PER_CHECK = 64
-_MAX_DF = 0.1
-"""Terms in a larger fraction of the documents do not expand a query."""
+_MAX_DF = 0.1  # terms in a larger fraction of the documents do not expand a query
 
 
 @dataclass(frozen=True)
@@ -244,8 +241,7 @@ class RM3:
     base: BM25 | QL
     terms: int = 10
     docs: int = 10
-    weight: float = 0.5
-    """Of the original query; the expansion has the rest."""
+    weight: float = 0.5  # of the original query; the expansion has the rest
 
 
 def expand(

@@ -88,8 +88,7 @@ class SegmentRecord:
     docs: int
     tokens: int
     files: dict[str, FileRecord]
-    deleted: str | None = None
-    """The file of `files` that lists deleted documents."""
+    deleted: str | None = None  # the file of `files` that lists deleted documents
 
     def without_deletions(self) -> "SegmentRecord":
         """The record of the same segment with no document deleted."""

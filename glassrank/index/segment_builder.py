@@ -28,8 +28,7 @@ from glassrank.storage.mapped_arrays import (
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
-DOCS_AT_ONCE = 1 << 15
-"""Documents in a block of a merge."""
+DOCS_AT_ONCE = 1 << 15  # documents in a block of a merge
 _NOT_A_TERM = -1
 
 
@@ -60,8 +59,7 @@ class SegmentBuilder:
         self._fields: list[bytes] = []
         self._tokens = array("i")
         self._ends = array("q", [0])
-        self.bytes = 0
-        """Approximate memory of the documents."""
+        self.bytes = 0  # approximate memory of the documents
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -104,13 +102,9 @@ class SegmentBuilder:
             np.frombuffer(self._ends, np.int64),
             np.array(order, np.int64),
         )
-        block = DocBlock(
-            ids=pack_strings(ids),
-            texts=pack_strings([self._texts[i] for i in order]),
-            fields=pack_strings([self._fields[i] for i in order]),
-            terms=Ragged(vector_offsets, vector_terms),
-            tfs=vector_tfs,
-        )
+        columns = {"ids": self._ids, "texts": self._texts, "fields": self._fields}
+        strings = {name: pack_strings([rows[i] for i in order]) for name, rows in columns.items()}
+        block = DocBlock(strings, Ragged(vector_offsets, vector_terms), vector_tfs)
         known = TermStatisticsTable(
             [term.encode("utf-8", "replace") for term in terms],
             np.bincount(vector_terms, minlength=len(terms)),
@@ -225,4 +219,5 @@ def _block(
         into = concat_ranges(offsets[mine], sizes[mine])
         terms[into] = numbers[segment.terms_by_df[rows.ids]]
         tfs[into] = rows.tfs
-    return DocBlock(gather("ids"), gather("texts"), gather("fields"), Ragged(offsets, terms), tfs)
+    strings = {name: gather(name) for name in ("ids", "texts", "fields")}
+    return DocBlock(strings, Ragged(offsets, terms), tfs)

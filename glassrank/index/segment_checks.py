@@ -128,7 +128,6 @@ def _count(
 
 
 def _ascend_numpy(offsets: Ints, data: NDArray[np.uint8]) -> bool:
-    """As `_ascend`, for small segments."""
     content = data.tobytes()
     strings = (content[start:end] for start, end in pairwise(offsets.tolist()))
     return all(before < after for before, after in pairwise(strings))
@@ -137,7 +136,6 @@ def _ascend_numpy(offsets: Ints, data: NDArray[np.uint8]) -> bool:
 def _count_numpy(
     offsets: Ints, terms: Uints, tfs: Uints, lengths: Uints, frequencies: Ints, totals: Ints
 ) -> bool:
-    """As `_count`, in numpy."""
     frequencies += np.bincount(terms, minlength=len(frequencies))
     totals += np.bincount(terms, tfs, len(totals)).astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(tfs, dtype=np.int64)])[offsets]

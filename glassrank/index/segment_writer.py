@@ -34,11 +34,9 @@ _DOCS_AT_ONCE = 1 << 15
 
 
 class DocBlock(NamedTuple):
-    """Documents: ids, texts and fields as bytes, term vectors as terms and tfs."""
+    """Documents: their ids, texts and fields as bytes, term vectors as terms and tfs."""
 
-    ids: Ragged
-    texts: Ragged
-    fields: Ragged
+    strings: dict[str, Ragged]  # `ids`, `texts` and `fields`
     terms: Ragged  # in any order within a document
     tfs: Uints  # of the values of `terms`
 
@@ -122,7 +120,7 @@ def write_segment(
         lengths = []
         for block in blocks:
             for part, writer in strings.items():
-                writer.append(getattr(block, part))
+                writer.append(block.strings[part])
             offsets = block.terms.offsets - block.terms.offsets[0]
             vectors.append(_sort(offsets, ranks[block.terms.values], block.tfs))
             # (n,) sums of ragged rows, empty ones included

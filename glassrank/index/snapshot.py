@@ -35,14 +35,11 @@ from glassrank.storage.mapped_arrays import Bools, Floats, Ints
 from glassrank.types import Doc
 
 MANIFEST_FILE = "manifest.json"
-FORMAT = 2
-"""Format 1 had unpacked postings and term vectors."""
+FORMAT = 2  # format 1 had unpacked postings and term vectors
 _KEY = "index"
-_MOST_DOCS = (1 << 32) - 1
-"""Of a segment: documents have 32-bit numbers."""
+_MOST_DOCS = (1 << 32) - 1  # of a segment: documents have 32-bit numbers
 _FILTERS_KEPT = 8
-_TERMS_KEPT = 50_000
-"""About 20 MB, whatever the queries are."""
+_TERMS_KEPT = 50_000  # about 20 MB, whatever the queries are
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ class Manifest:
     """The segments of an index."""
 
     analyzer: str
-    generation: int = 0
-    """The number of changes since the index was made."""
+    generation: int = 0  # the number of changes since the index was made
     segments: tuple[SegmentRecord, ...] = ()
     id: str = ""
     """Random, new with every change: an index that is built again has the same generations. Indexes

@@ -8,16 +8,12 @@ from typing import NamedTuple
 from glassrank.text.analysis import Analyzer, WordAnalyzer, word_spans
 
 _LETTERS = frozenset(ascii_lowercase + digits)
-_CACHE_LIMIT = 10_000
-"""Entries for one query, whatever its documents contain."""
+_CACHE_LIMIT = 10_000  # entries for one query, whatever its documents contain
 
-Match = tuple[int, int, str]
-"""Start, stop, term."""
+Match = tuple[int, int, str]  # start, stop, term
 
-SNIPPET_CHARS = 240
-"""The default length of a snippet."""
-MAX_CHARS_READ = 20_000
-"""Of a document, so that a snippet of a long one costs no more."""
+SNIPPET_CHARS = 240  # the default length of a snippet
+MAX_CHARS_READ = 20_000  # of a document, so that a snippet of a long one costs no more
 
 _MORE_BEFORE, _MORE_AFTER = "… ", " …"
 

@@ -28,8 +28,7 @@ from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import get_analyzer_by_name
 from glassrank.types import Doc
 
-SEGMENT_BYTES = 96 << 20
-"""Documents stay in memory up to this size, then they are written."""
+SEGMENT_BYTES = 96 << 20  # documents stay in memory up to this size, then they are written
 UNCHANGED = "the index is as it was before"
 _GROWTH = 3
 

@@ -19,8 +19,7 @@ from glassrank.storage.folders import NO_FOLLOW, Folder
 
 MAX_LINE_BYTES = 1 << 26
 """Of files with a document on each line (67 MB); also the limit of a document's text."""
-MAX_ROW_BYTES = 1 << 20
-"""Of files with a few ids and numbers on each line."""
+MAX_ROW_BYTES = 1 << 20  # of files with a few ids and numbers on each line
 MAX_EXPANSION = 100
 """A `.gz` may decompress to this many times the bytes read of it: texts reach 10, very repetitive
 ones 50, a bomb 1,000. The first 4 MB are free."""
@@ -44,6 +43,11 @@ def read_lines(
             if number == 1:
                 line = line.removeprefix("\ufeff")  # a byte order mark, as Windows writes
             yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def read_first_line(path: str | Path, encoding: str = "utf-8") -> str:
+    """The first line that is not blank; empty if there is none."""
+    return next((line for _, line in read_lines(path, encoding) if line.strip()), "")
 
 
 def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
@@ -112,11 +116,9 @@ class _BoundedGzip(io.RawIOBase):
         self._num_read = 0
 
     def readable(self) -> bool:
-        """For `io.BufferedReader`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Decompresses the next bytes."""
         count = self._content.readinto(buffer)
         self._num_read += count
         if self._num_read > max(FREE_EXPANSION, MAX_EXPANSION * self._file.tell()):

@@ -14,10 +14,8 @@ _MAX_CACHED_CHARS = 32  # together about 25 MB, whatever the queries are
 class Analyzer(ABC):
     """The analyzer of an index."""
 
-    language: str
-    """A language code, or `auto` if documents differ."""
-    name: str
-    """Stored in the index. Another name means other terms."""
+    language: str  # a language code, or `auto` if documents differ
+    name: str  # stored in the index. Another name means other terms.
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -84,8 +82,7 @@ def lower_case(text: str) -> str:
     return text.lower()
 
 
-LONGEST_WORD = 255
-"""Longer words are split into parts of this many characters, as in Lucene."""
+LONGEST_WORD = 255  # longer words are split into parts of this many characters, as in Lucene
 
 
 def _unicode_pattern() -> str:
