@@ -50,8 +50,8 @@ def resolve_source(folder: Path, source: str) -> str:
     'irds:beir/scifact'
     """
     path = folder / source
-    is_name = is_dataset_name(source) and is_dataset_name(path)
-    return source if is_name or source.startswith(PREFIX) else str(path)
+    is_name = source.startswith(PREFIX) or (is_dataset_name(source) and is_dataset_name(path))
+    return source if is_name else str(path)
 
 
 def load(name: str) -> Any:

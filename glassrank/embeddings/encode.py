@@ -201,7 +201,7 @@ def finish_store(writer: StoreWriter, encoder: DocEncoder) -> None:
     if not encoder.graph and writer.manifest.graph is None:
         return
     for part in writer.manifest.parts:
-        if not part.has_doc_vectors:  # of a store from before there were any
+        if not part.has_doc_vectors:  # the store was made without a graph
             writer.add(write_doc_vectors(writer.folder, part, writer.manifest.layout))
     update_graph(writer)
 

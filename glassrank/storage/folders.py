@@ -122,7 +122,8 @@ class Folder:
     def names(self) -> list[str]:
         """All entries, sorted, plain or not."""
         with self._add_path(self.path):
-            return sorted(os.listdir(self.path if self.descriptor is None else self.descriptor))  # noqa: PTH208
+            place = self.path if self.descriptor is None else self.descriptor
+            return sorted(os.listdir(place))  # noqa: PTH208
 
     def kind(self, name: str) -> str | None:
         """`file`, `folder`, `link` or `other`; None if there is no such entry."""
