@@ -43,13 +43,6 @@ class _Docs(NamedTuple):
     numbers: Ints  # (N,)
 
 
-class _Numbering(NamedTuple):
-    """Documents of an index, and those of a neighbour graph; -1 where there is none."""
-
-    row_of_doc: Ints
-    doc_of_row: Ints
-
-
 class Store:
     """Memory-mapped and immutable: threads and processes share it without locks."""
 
@@ -74,7 +67,7 @@ class Store:
         self._model = model
         self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Docs]]] = WeakKeyDictionary()
         self._graph = graph
-        self._numbering: WeakKeyDictionary[Snapshot, _Numbering] = WeakKeyDictionary()
+        self._numbering: WeakKeyDictionary[Snapshot, tuple[Ints, Ints]] = WeakKeyDictionary()
 
     @classmethod
     def open(
@@ -290,12 +283,14 @@ class Store:
         if numbering is None:
             numbering = self._number_docs(snapshot, self._graph_record)
             self._numbering[snapshot] = numbering
-        rows = numbering.row_of_doc[docs]  # (n,)
+        row_of_doc, doc_of_row = numbering
+        rows = row_of_doc[docs]  # (n,)
         found = self._graph[np.maximum(rows, 0)]  # (n, 16)
         known = (rows >= 0)[:, None] & (found < len(self._graph))
-        return np.where(known, numbering.doc_of_row[np.where(known, found, 0)], -1)
+        return np.where(known, doc_of_row[np.where(known, found, 0)], -1)
 
-    def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> "_Numbering":
+    def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> tuple[Ints, Ints]:
+        """The row of each document in the graph, and the document of each row; -1 for none."""
         bases = graph.bases
         row_of_doc, doc_of_row = np.full(snapshot.bases[-1], -1), np.full(graph.docs, -1)
         for position, segment in enumerate(snapshot.segments):
@@ -310,7 +305,7 @@ class Store:
                     there = np.flatnonzero(numbers >= 0)
                     rows, docs = bases[name] + numbers[there], snapshot.bases[position] + there
                     row_of_doc[docs], doc_of_row[rows] = rows, docs
-        return _Numbering(row_of_doc, doc_of_row)
+        return row_of_doc, doc_of_row
 
     def read_embeddings(
         self, part: Part, starts: Ints, lengths: Ints, dtype: Any = None
