@@ -58,7 +58,6 @@ def demo(
 ) -> None:
     """Search the documentation of this Python, on a page or with sample queries."""
     index = _index(rebuild=rebuild, quiet=quiet)
-    _remove_old_stores(index)
     if query or once or not sys.stdout.isatty():
         _answer(index, query or (), method, budget_ms, k, quiet=quiet)
     else:
@@ -137,16 +136,6 @@ def _answer(
         encode(path, "fast", quiet=quiet)
         console.say("The same queries, with stored documents", quiet=quiet)
         search_all()
-
-
-def _remove_old_stores(index: Path) -> None:
-    from glassrank.embeddings.manifest import OldStoreError, list_stores, read_manifest
-
-    for folder in list_stores(index):
-        try:
-            read_manifest(folder)
-        except OldStoreError:
-            shutil.rmtree(folder)
 
 
 def _index(*, rebuild: bool, quiet: bool) -> Path:

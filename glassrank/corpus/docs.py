@@ -32,37 +32,24 @@ from glassrank.errors import InputError
 from glassrank.storage.files import atomic_write
 from glassrank.types import Doc
 
-LocatedDoc = tuple[str, int, Doc | InputError]
-"""(file or collection, line, document or its error)"""
+LocatedDoc = tuple[str, int, Doc | InputError]  # (file or collection, line, document or its error)
 
 SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     ".tsv": "tsv",
     ".csv": "csv",
-    ".trec": "trec",
-    ".sgml": "trec",
-    ".sgm": "trec",
-    ".warc": "warc",
-    ".wet": "warc",
+    **dict.fromkeys((".trec", ".sgml", ".sgm"), "trec"),
+    **dict.fromkeys((".warc", ".wet"), "warc"),
     ".cbor": "car",
-    ".txt": "text",
-    ".text": "text",
-    ".md": "text",
-    ".markdown": "text",
-    ".rst": "text",
+    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), "text"),
 }
 
 _HEADING = re.compile(r"^#{1,6}\s++([^\n]++)", re.MULTILINE)
 
 
 class DocReader:
-    """Documents that can be iterated repeatedly; nothing is kept in memory.
-
-    Iteration does not check for duplicate ids, which would need memory: the builder of an index
-    finds them and calls `locate` for the lines.
-    """
+    """Documents that can be iterated repeatedly; nothing is kept in memory. So duplicate ids are
+    not found here, but by the builder of an index, which calls `locate` for the lines."""
 
     def __init__(
         self,
@@ -124,16 +111,15 @@ def read_docs(
     paragraphs), `text` (one document per file) or `irds`; by default the suffix of a file decides.
     In a folder, files with unknown suffixes are skipped. With a `format`, the files of that format
     are read, or all files if none has its suffix, as on TREC's disks.
-
-    An empty or malformed document is an error; with `skip_bad` it is skipped, and counted in
-    `skipped`.
+    An empty or malformed document is an error, or with `skip_bad` skipped and counted.
     """
     name = str(source)
     path = Path(source)
     if format not in (None, "irds", *READERS):
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(READERS)} or irds")
-    if format == "irds" or (format is None and irds.is_dataset_name(source)):
-        return _read_irds(name)
+    if irds.is_irds(source, format):
+        irds.load(name)  # raises an error for an unknown name now
+        return DocReader(name, lambda: ((name, line, doc) for line, doc in irds.irds_docs(name)))
     if path.is_dir():
         return DocReader(name, lambda: _read_folder(path, format, encoding), skip_bad=skip_bad)
     kind = format or format_of_suffix(path)
@@ -193,11 +179,6 @@ READERS: dict[str, Callable[[Path, str], DocRecords]] = {
 }
 
 
-def _read_irds(name: str) -> DocReader:
-    irds.load(name)  # raises an error for an unknown name now
-    return DocReader(name, lambda: ((name, number, doc) for number, doc in irds.irds_docs(name)))
-
-
 def _read_file(path: Path, kind: str, encoding: str) -> Iterator[LocatedDoc]:
     for line, doc in READERS[kind](path, encoding):
         yield str(path), line, doc
@@ -206,7 +187,7 @@ def _read_file(path: Path, kind: str, encoding: str) -> Iterator[LocatedDoc]:
 def count_skipped_files(source: str | Path, format: str | None = None) -> Counter[str]:  # noqa: A002
     """The number of skipped files of a folder by suffix; empty for any other source."""
     folder = Path(source)
-    if not folder.is_dir() or format == "irds" or (format is None and irds.is_dataset_name(source)):
+    if not folder.is_dir() or irds.is_irds(source, format):
         return Counter()
     files = _folder_files(folder, format)
     return Counter(path.suffix.lower() or path.name for path, kind in files if kind is None)

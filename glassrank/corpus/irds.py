@@ -36,6 +36,11 @@ def is_dataset_name(source: str | Path) -> bool:
         raise InputError(f"{str(source)!r} cannot be read: {error}") from None
 
 
+def is_irds(source: str | Path, format: str | None) -> bool:  # noqa: A002
+    """Whether a source is to be read from ir_datasets."""
+    return format == "irds" or (format is None and is_dataset_name(source))
+
+
 def resolve_source(folder: Path, source: str) -> str:
     """Resolves a source relative to a folder, unless it is the name of a dataset.
 
@@ -45,10 +50,8 @@ def resolve_source(folder: Path, source: str) -> str:
     'irds:beir/scifact'
     """
     path = folder / source
-    is_path = not source.startswith(PREFIX) and not (
-        is_dataset_name(source) and is_dataset_name(path)
-    )
-    return str(path) if is_path else source
+    is_name = source.startswith(PREFIX) or (is_dataset_name(source) and is_dataset_name(path))
+    return source if is_name else str(path)
 
 
 def load(name: str) -> Any:
@@ -57,13 +60,13 @@ def load(name: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
-        problem = (
-            f"{name} needs ir_datasets, which is not installed"
-            if name.startswith(PREFIX)
-            else f"{name} does not exist; if it is a collection of ir_datasets, that package is "
-            "not installed"
-        )
-        code = "missing_package" if name.startswith(PREFIX) else "not_found"
+        code, problem = "missing_package", f"{name} needs ir_datasets, which is not installed"
+        if not name.startswith(PREFIX):
+            code = "not_found"
+            problem = (
+                f"{name} does not exist; if it is a collection of ir_datasets, that package is "
+                "not installed"
+            )
         raise InputError(f"{problem}: pip install 'glassrank[hub]'", code=code) from None
     try:
         return ir_datasets.load(dataset_id)

@@ -33,8 +33,7 @@ SAMPLE_QUERIES = (
 PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
 """Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
 
-CORPUS = 4
-"""The version of the corpus: an index of another version is built again."""
+CORPUS = 4  # the version of the corpus: an index of another version is built again
 
 _LANGUAGE_REFERENCE = "language reference"
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -46,29 +45,25 @@ _PRIVATE = re.compile(r"(^|\.)(_|test(_|\.|$))")
 
 # Public modules written in C: there is no source to parse. Importing them has no side effects.
 _COMPILED_MODULES = (
-    *("builtins", "array", "atexit", "binascii", "bisect", "bz2", "cmath", "collections"),
-    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc"),
-    *("getpass", "hashlib"),
-    *("heapq", "io", "itertools", "lzma", "marshal", "math", "mmap", "operator", "os"),
-    *("os.path", "pickle", "random", "re", "select", "signal", "socket", "sqlite3", "ssl"),
-    *("statistics", "string", "struct", "sys", "threading", "time", "types", "unicodedata"),
-    *("weakref", "zlib", "zoneinfo"),
-)
+    "builtins array atexit binascii bisect bz2 cmath collections collections.abc contextvars csv "
+    "datetime decimal functools gc getpass hashlib heapq io itertools lzma marshal math mmap "
+    "operator os os.path pickle random re select signal socket sqlite3 ssl statistics string "
+    "struct sys threading time types unicodedata weakref zlib zoneinfo"
+).split()
 
 _PASSAGE = 1500  # characters of a passage of a long topic
 _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
 # Tests, generated tables, and other packages.
-_SKIPPED_FOLDERS = {
-    *("__pycache__", "encodings", "ensurepip", "idle_test", "lib-dynload", "pydoc_data"),
-    *("site-packages", "dist-packages", "test", "tests", "turtledemo"),
-}
+_SKIPPED_FOLDERS = frozenset(
+    "__pycache__ encodings ensurepip idle_test lib-dynload pydoc_data site-packages dist-packages "
+    "test tests turtledemo".split()
+)
 
 # Programs, modules removed in Python 3.12 and 3.13, and the paths of Windows.
-_SKIPPED_MODULES = {
-    *("idlelib", "aifc", "asynchat", "asyncore", "cgi", "cgitb", "chunk", "crypt", "distutils"),
-    *("imghdr", "imp", "lib2to3", "mailcap", "msilib", "nntplib", "pipes", "smtpd", "sndhdr"),
-    *("sunau", "telnetlib", "uu", "xdrlib", "ntpath", "nturl2path"),
-}
+_SKIPPED_MODULES = frozenset(
+    "idlelib aifc asynchat asyncore cgi cgitb chunk crypt distutils imghdr imp lib2to3 mailcap "
+    "msilib nntplib pipes smtpd sndhdr sunau telnetlib uu xdrlib ntpath nturl2path".split()
+)
 
 # The files of `os.path` have other names.
 _KNOWN_AS = {"posixpath": "os.path", "genericpath": "os.path"}
@@ -328,10 +323,8 @@ def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, 
 
 def _docstring(node: Definition) -> str:
     """The docstring; for a class with that of its `__init__`."""
-    parts = [ast.get_docstring(node)]
-    if init := _init(node):
-        parts.append(ast.get_docstring(init))
-    return "\n\n".join(part for part in parts if part)
+    parts = [ast.get_docstring(part) for part in (node, _init(node)) if part]
+    return "\n\n".join(filter(None, parts))
 
 
 def _init(node: Definition) -> ast.FunctionDef | None:

@@ -19,6 +19,7 @@ from glassrank.storage.files import (
     MAX_ROW_BYTES,
     atomic_write,
     read_file,
+    read_first_line,
     read_lines,
 )
 from glassrank.types import Qrel, Qrels, Query
@@ -35,23 +36,23 @@ def read_queries(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
 ) -> list[Query]:
-    """Reads all queries of a file (or its `.gz`), in order.
-
-    The first character distinguishes TSV, JSON Lines and TREC topics; TREC CAR's section paths
-    (`Aftertaste/Wine`) need `format="car"`. `field` selects a topic's `title`, `desc` or `narr`.
-    """
+    """Reads all queries of a file (or its `.gz`), in order. The first character distinguishes TSV,
+    JSON Lines and TREC topics; TREC CAR's section paths (`Aftertaste/Wine`) need `format="car"`.
+    `field` selects a topic's `title`, `desc` or `narr`."""
     if field not in TOPIC_FIELDS:
         raise InputError(f"unknown field {field!r}; expected one of {', '.join(TOPIC_FIELDS)}")
     if format not in (None, *FORMATS):
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     path = Path(source)
-    if format == "irds" or (format is None and irds.is_dataset_name(source)):
+    if irds.is_irds(source, format):
         numbered: Iterator[tuple[int, str, str]] = (
             (number, *query)
             for number, query in enumerate(irds.irds_queries(str(source), field), 1)
         )
     else:
-        numbered = _read_file(path, field, format or _sniff(path, encoding), encoding)
+        first = "" if format else read_first_line(path, encoding).lstrip()[:1]
+        kind = format or {"{": "jsonl", "<": "trec"}.get(first, "tsv")
+        numbered = _read_file(path, field, kind, encoding)
     lines: dict[str, int] = {}
     queries: list[Query] = []
     for line, query_id, text in numbered:
@@ -84,11 +85,6 @@ def write_queries(queries: Iterable[Query], path: str | Path) -> None:
             else:
                 line = f"{query_id}\t{text}"
             file.write(line + "\n")
-
-
-def _sniff(path: Path, encoding: str) -> str:
-    first = next((line.lstrip()[0] for _, line in read_lines(path, encoding) if line.strip()), "")
-    return {"{": "jsonl", "<": "trec"}.get(first, "tsv")
 
 
 def _read_file(path: Path, field: str, kind: str, encoding: str) -> Iterator[tuple[int, str, str]]:
@@ -161,7 +157,7 @@ def read_qrels(source: str | Path, format: str | None = None) -> Qrels:  # noqa:
     """
     if format not in (None, "trec", "irds"):
         raise InputError(f"unknown format {format!r}; expected trec or irds")
-    if format == "irds" or (format is None and irds.is_dataset_name(source)):
+    if irds.is_irds(source, format):
         numbered: Iterator[tuple[int, Qrel]] = enumerate(irds.irds_qrels(str(source)), 1)
     else:
         numbered = _read_judgments(Path(source))

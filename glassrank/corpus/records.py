@@ -27,8 +27,7 @@ TSV_COLUMNS = {
 
 MAX_COLUMNS = 1000
 
-DocRecords = Iterator[tuple[int, Doc | InputError]]
-"""(line number, document or its error)"""
+DocRecords = Iterator[tuple[int, Doc | InputError]]  # (line number, document or its error)
 
 
 def try_doc(make: Callable[..., Doc], *arguments: object) -> Doc | InputError:

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.storage.files import MAX_ROW_BYTES, atomic_write, read_blocks, read_lines
+from glassrank.storage.files import (
+    MAX_ROW_BYTES,
+    atomic_write,
+    read_blocks,
+    read_first_line,
+    read_lines,
+)
 from glassrank.types import Run
 
 _BLOCK = 1 << 16  # bytes; larger blocks do not fit the cache of the CPU
@@ -31,7 +37,7 @@ def read_run(path: str | Path) -> Run:
     not be consecutive. MS MARCO's `top1000.dev.tsv` (query, document and both texts, separated by
     tabs) has no ranks: the order of its lines is taken.
     """
-    if _has_texts(path):
+    if read_first_line(path).count("\t") == 3:
         return _read_candidates(path)
     position: dict[str, int] = {}  # of each query
     shared: dict[str, str] = {}  # one string for all rows of a document
@@ -74,11 +80,6 @@ def read_run(path: str | Path) -> Run:
     return run
 
 
-def _has_texts(path: str | Path) -> bool:
-    first = next((line for _, line in read_lines(path) if line.strip()), "")
-    return first.count("\t") == 3
-
-
 def _read_candidates(path: str | Path) -> Run:
     docs: dict[str, list[str]] = {}
     for number, line in read_lines(path):
@@ -101,11 +102,9 @@ def _read_candidates(path: str | Path) -> Run:
 
 
 def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
-    """Writes TREC's six columns, by descending score; ties keep their order.
-
-    trec_eval reads scores as 32-bit floats and orders ties in its own way, so a score that is not
-    below the previous one is lowered to the next smaller float.
-    """
+    """Writes TREC's six columns, by descending score; ties keep their order. trec_eval reads scores
+    as 32-bit floats and orders ties in its own way, so a score that is not below the previous one
+    is lowered to the next smaller float."""
     with atomic_write(path) as file:
         for query_id, docs, scores in run.items():
             order = np.argsort(-scores, kind="stable")

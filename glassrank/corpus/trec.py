@@ -39,6 +39,7 @@ _TOPIC_NUMBER = re.compile(
     r"\bnumber\s*+=\s*+[\"']([^\"']+)|<num>\s*+(?:Number:\s*+)?+([^\s<]+)", re.IGNORECASE
 )
 _FIELD_END = re.compile(r"</?\w")
+_LABEL = re.compile(r"^\s*(Topic|Description|Narrative):")  # early topics: `<desc> Description:`
 TOPIC_FIELDS = {
     "title": "title|query",
     "desc": "desc|description",
@@ -107,7 +108,6 @@ class _Element(NamedTuple):
     stop: int
 
     def content(self, markup: str) -> str:
-        """The text between its tags."""
         return markup[self.inside : self.end]
 
 
@@ -193,12 +193,8 @@ def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tup
         # Up to the next tag or the end: early topics do not close fields.
         behind = _FIELD_END.search(topic, value.end(), topic.rfind(">") + 1)
         stop = behind.start() if behind else len(topic)
-        yield line, query_id, _strip_label(_unescape(topic[value.end() : stop]))
-
-
-def _strip_label(text: str) -> str:
-    """Early topics repeat the name of the field: `<desc> Description:`."""
-    return re.sub(r"^\s*(Topic|Description|Narrative):", "", " ".join(text.split())).strip()
+        field_text = " ".join(_unescape(topic[value.end() : stop]).split())
+        yield line, query_id, _LABEL.sub("", field_text).strip()
 
 
 def _unclosed(tag: str, path: Path, line: int) -> InputError:

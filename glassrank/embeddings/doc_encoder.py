@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.embeddings.manifest import DTYPES, IDS, Layout, stride
-from glassrank.embeddings.rows import EncodedPassages, Rows, pack, pack_tensor
+from glassrank.embeddings.rows import EncodedPassages, pack, pack_tensor
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.model_folder import SavedModel, fingerprint
 from glassrank.models.model import Model, TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import TokenFilter, make_passage_reader, map_batches
+from glassrank.storage.mapped_arrays import Ints
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
@@ -100,37 +101,25 @@ class DocEncoder:
             yield EncodedPassages(np.arange(len(ids)), lengths, {IDS: rows})
             return
 
-        def encoded(batch: NDArray[np.int64]) -> EncodedPassages:
-            words = self._encode([ids[i] for i in batch])
+        def encoded(places: Ints) -> EncodedPassages:
+            with no_gradients(self._encoder):
+                batch = make_batch([ids[i] for i in places], self._device)
+                words: TokenEmbeddings = self._encoder.encode_doc(batch)
+                if self._left_out is not None:
+                    words = self._left_out.without(words, to_array(batch.ids))
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors = words.vectors.reshape(*words.mask.shape, -1)[words.mask > 0]  # (T, E)
             counts = to_array(words.mask).sum(1).astype(np.int64)
-            return EncodedPassages(batch, counts, _pack(vectors, self.layout))
+            pack_rows = pack if isinstance(vectors, np.ndarray) else pack_tensor
+            return EncodedPassages(places, counts, pack_rows(vectors, self.layout))
 
-        yield from map_batches(encoded, lengths, self._at_once, self._encoder)
+        on_gpu = self._device is not None and self._device.type == "cuda"
+        at_once = _TOKENS_AT_ONCE["cuda" if on_gpu else "cpu"]
+        yield from map_batches(encoded, lengths, at_once, self._encoder)
 
     def rows(self, ids: NDArray[np.int32]) -> int:
         """About how many rows a passage has."""
         return len(ids) if self._left_out is None else int(self._left_out.kept(ids).sum())
-
-    @property
-    def _at_once(self) -> int:
-        on_gpu = self._device is not None and self._device.type == "cuda"
-        return _TOKENS_AT_ONCE["cuda" if on_gpu else "cpu"]
-
-    def _encode(self, ids: Sequence[NDArray[np.int32]]) -> TokenEmbeddings:
-        with no_gradients(self._encoder):
-            batch = make_batch(ids, self._device)
-            words: TokenEmbeddings = self._encoder.encode_doc(batch)
-            if self._left_out is None:
-                return words
-            return self._left_out.without(words, to_array(batch.ids))
-
-
-def _pack(vectors: Any, layout: Layout) -> Rows:
-    if isinstance(vectors, np.ndarray):
-        return pack(vectors, layout)
-    return pack_tensor(vectors, layout)
 
 
 def get_embedding_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:

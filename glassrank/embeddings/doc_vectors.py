@@ -19,40 +19,27 @@ from glassrank.embeddings.part import Part
 from glassrank.embeddings.rows import quantize_int8, unpack
 from glassrank.models.model import TokenEmbeddings, to_array
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayWriter, as_readonly
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, as_readonly, replace_array
 
 _DOCS_AT_ONCE = 1024
-_ROWS_PER_THREAD = 1 << 14
-"""Fewer are searched sooner than a second thread wakes up."""
+_ROWS_PER_THREAD = 1 << 14  # fewer are searched sooner than a second thread wakes up
 _NO_MASK = np.empty(0, np.bool_)
 
 
 def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> PartRecord:
     """Writes them beside the rows of a finished part; gives its record with both files."""
     part = Part(parent, record, layout, verify=False)
+    blocks = [_read_vectors(part, first, layout) for first in range(0, len(part), _DOCS_AT_ONCE)]
+    files = dict(record.files)
     with parent.child(record.name) as folder:
-        files = dict(record.files)
-        writers = []
-        for name, dtype in zip(DOC_VECTORS, (np.int8, np.float32), strict=True):
-            folder.remove(f"{name}.npy")  # of a killed writer
-            writers.append(ArrayWriter(folder, f"{name}.npy", dtype))
-        try:
-            for first in range(0, len(part), _DOCS_AT_ONCE):
-                vectors, scales = _read_vectors(part, first, layout)
-                writers[0].append(vectors.reshape(-1))
-                writers[1].append(scales)
-            for name, writer in zip(DOC_VECTORS, writers, strict=True):
-                files[f"{name}.npy"] = writer.close()
-        finally:
-            for writer in writers:
-                writer.discard()
+        for name, arrays in zip(DOC_VECTORS, zip(*blocks, strict=True), strict=True):
+            file = f"{name}.npy"
+            files[file] = replace_array(folder, file, np.concatenate(arrays).reshape(-1))
         folder.sync()
     return replace(record, files=files)
 
 
-def _read_vectors(
-    part: Part, first: int, layout: Layout
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def _read_vectors(part: Part, first: int, layout: Layout) -> tuple[NDArray[np.int8], Floats]:
     """Of the documents from `first` on, as many as are read at once: (n, E), (n,)."""
     ends, rows = part.doc_rows(first, min(first + _DOCS_AT_ONCE, len(part)))
     filled = ends[1:] > ends[:-1]  # a document may have no tokens
@@ -63,7 +50,7 @@ def _read_vectors(
     return quantize_int8(vectors)
 
 
-def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
+def get_query_vector(query: TokenEmbeddings) -> Floats:
     """(E,): the same of a query, whose tokens count by their weights."""
     tokens = to_array(query.vectors[0]).astype(np.float32)  # (Q, E)
     weights = (to_array(query.mask[0]) * to_array(query.idf[0])).astype(np.float32)
@@ -71,19 +58,17 @@ def get_query_vector(query: TokenEmbeddings) -> NDArray[np.float32]:
     return _pool(first, weights @ tokens)
 
 
-def _pool(first: NDArray[np.float32], total: NDArray[np.float32]) -> NDArray[np.float32]:
+def _pool(first: Floats, total: Floats) -> Floats:
     return _normalize(_normalize(first) + _normalize(total))
 
 
-def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _normalize(vectors: Floats) -> Floats:
     lengths = np.sqrt((vectors * vectors).sum(-1, keepdims=True))
-    normalized: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-9))
+    normalized: Floats = vectors / np.maximum(lengths, np.float32(1e-9))
     return normalized
 
 
-def nearest(
-    part: Part, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] = _NO_MASK
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def nearest(part: Part, query: Floats, k: int, mask: Bools = _NO_MASK) -> tuple[Ints, Floats]:
     """The k documents of a part with the largest cosines, best first, by their numbers there; of
     equals, the first. With a `mask` of all documents, only of those where it is set."""
     assert part.doc_vectors is not None and part.doc_scales is not None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.doc_vectors import write_doc_vectors
@@ -32,20 +31,16 @@ from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import concat_ranges
+from glassrank.storage.mapped_arrays import Ints, concat_ranges
 from glassrank.types import Doc
 
 BLOCK_DOCS = 2048
 """Documents, or passages of long ones, in a block; fewer if their rows take more than:"""
 BLOCK_BYTES = 256 << 20
-DEFAULT_DTYPE = "int8"
-"""Half of what bf16 takes, with hardly a loss (docs/reference/stores.md)."""
-_TRIED = 200
-"""Documents that an estimate is made from."""
-_PASSAGE_BYTES = 8 + 8 + 17
-"""Of a document with one passage, besides its rows."""
-_CHARACTERS_PER_WORD = 12
-"""A document with more characters is counted as several passages."""
+DEFAULT_DTYPE = "int8"  # half of what bf16 takes, with hardly a loss (docs/reference/stores.md)
+_TRIED = 200  # documents that an estimate is made from
+_PASSAGE_BYTES = 8 + 8 + 17  # of a document with one passage, besides its rows
+_CHARACTERS_PER_WORD = 12  # a document with more characters is counted as several passages
 
 
 @dataclass(frozen=True)
@@ -85,8 +80,7 @@ class Report:
     """Bytes, as a share of plain float32 vectors; None where ids are stored."""
     encoded: int
     reused: int
-    cut: int
-    """How many encoded documents are longer than all their passages."""
+    cut: int  # how many encoded documents are longer than all their passages
     seconds: float
     per_second: float
 
@@ -117,15 +111,14 @@ class Tally:
         done = now.encoded + now.reused
         if self._progress is not None and done:
             pace = (time.perf_counter() - self._started) / done
-            left = self.total - now.resumed - done
             finished = now.resumed + done
-            self._progress(Progress(finished, self.total, 1 / pace, now.bytes / done, left * pace))
+            left = (self.total - finished) * pace
+            self._progress(Progress(finished, self.total, 1 / pace, now.bytes / done, left))
 
     def report(self, path: Path, manifest: Manifest) -> Report:
         """When all is done."""
-        layout, parts = manifest.layout, manifest.parts
+        layout, parts, size = manifest.layout, manifest.parts, manifest.bytes
         documents, words = sum(part.docs for part in parts), sum(part.rows for part in parts)
-        size = manifest.bytes
         plain = 0 if layout.dtype == IDS else 4 * layout.width * words
         seconds = time.perf_counter() - self._started
         return Report(
@@ -157,20 +150,18 @@ def encode_index(
     begins: Callable[[Estimate], None] | None = None,
     graph: bool | None = None,
 ) -> Report:
-    """Makes a store of every document, or brings one up to date.
+    """Makes a store of every document, or brings one up to date; inside the index by default.
 
     `dtype` is int8, bf16, float16 or float32; a model whose words have no context stores their ids,
     whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
-    block's keys and values (s2), which take more room and less time; other models have no choice.
-    `leave_out` names words that are not stored. `begins` hears beforehand how much room it will
-    take. The store stands inside the index unless `path` says otherwise. With `graph`, documents
+    block's keys and values (s2), which take more room and less time. `leave_out` names words that
+    are not stored. `begins` hears beforehand how much room it will take. With `graph`, documents
     are found by their vectors and neighbours too; by default, where the model is made for it.
     """
     encoder = DocEncoder(saved, dtype, device, reuse, leave_out, graph)
     folder = default_store_folder(index.path, encoder.layout) if path is None else Path(path)
     tally = Tally(progress)
     with open_store_writer(folder, encoder.layout, index.snapshot) as writer:
-        encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
         if begins is not None and missing:
@@ -193,7 +184,10 @@ def encode_part(
     """The documents of one segment, from where a killed writer stopped."""
     with PartWriter(folder, name, encoder.layout) as part:
         tally.add(Counts(resumed=part.docs))
-        _encode_segment(segment, encoder, old, part, tally)
+        while part.docs < len(segment):
+            docs = _next_block(segment, part.docs, encoder.layout)
+            contents = np.array([hash_content(doc) for doc in docs], np.uint64)
+            part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
         source = hash_segment_texts(segment.record)
         record = PartRecord(
             *(segment.record.name, source, part.docs, part.passages, part.rows, part.finish())
@@ -207,7 +201,7 @@ def finish_store(writer: StoreWriter, encoder: DocEncoder) -> None:
     if not encoder.graph and writer.manifest.graph is None:
         return
     for part in writer.manifest.parts:
-        if not part.has_doc_vectors:  # of a store from before there were any
+        if not part.has_doc_vectors:  # the store was made without a graph
             writer.add(write_doc_vectors(writer.folder, part, writer.manifest.layout))
     update_graph(writer)
 
@@ -229,15 +223,6 @@ def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> E
     return Estimate(path, encoder.layout.dtype, total, round(passages * share), round(size * share))
 
 
-def _encode_segment(
-    segment: Segment, encoder: DocEncoder, old: ReusableRows, part: PartWriter, tally: Tally
-) -> None:
-    while part.docs < len(segment):
-        docs = _next_block(segment, part.docs, encoder.layout)
-        contents = np.array([hash_content(doc) for doc in docs], np.uint64)
-        part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
-
-
 def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
     """The same wherever the work was interrupted: by the documents alone."""
     left = max(1, min(BLOCK_DOCS, BLOCK_BYTES // (layout.doc_length * row_bytes(layout))))
@@ -254,7 +239,7 @@ def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
 
 def _encode_block(
     docs: Sequence[Doc], stored: Sequence[Located], encoder: DocEncoder, tally: Tally
-) -> tuple[DocPassages, NDArray[np.int64], Rows]:
+) -> tuple[DocPassages, Ints, Rows]:
     """How documents are divided, how many rows each passage has, and the rows."""
     fresh = np.setdiff1d(np.arange(len(docs)), np.concatenate([[], *(s.which for s in stored)]))
     read = encoder.read([docs[place] for place in fresh])
@@ -283,23 +268,16 @@ def _encode_block(
         places = places_read[some.places]
         encoded.append(some._replace(places=places))
         begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
-        newly_cut = int(cut[begun].sum())
-        tally.add(Counts(encoded=len(begun), cut=newly_cut, bytes=some.bytes))
-    return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
+        tally.add(Counts(encoded=len(begun), cut=int(cut[begun].sum()), bytes=some.bytes))
+    return DocPassages(counts, spans, cut), *_concatenate(encoded)
 
 
-def _concatenate(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
+def _concatenate(parts: Sequence[EncodedPassages]) -> tuple[Ints, Rows]:
     """How many rows each passage has, and all of them in the passages' order."""
-    lengths = np.zeros(passages, np.int64)
-    for part in parts:
-        lengths[part.places] = part.lengths
-    ends = np.cumsum(lengths)
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    lengths = np.concatenate([part.lengths for part in parts])
+    places = concat_ranges((np.cumsum(lengths) - lengths)[order], lengths[order])
     joined = {
-        name: np.empty((ends[-1], *array.shape[1:]), array.dtype)
-        for name, array in parts[0].rows.items()
+        name: np.concatenate([part.rows[name] for part in parts])[places] for name in parts[0].rows
     }
-    for part in parts:
-        places = concat_ranges((ends - lengths)[part.places], part.lengths)
-        for name, array in part.rows.items():
-            joined[name][places] = array
-    return lengths, joined
+    return lengths[order], joined

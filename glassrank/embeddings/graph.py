@@ -25,35 +25,31 @@ from glassrank.errors import CorruptError
 from glassrank.models.onnx_models import OnnxSession
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import ArrayWriter, open_array
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, Uints, open_array, replace_array
 
 NEIGHBOURS = 16
-NONE = 0xFFFF_FFFF
-"""In the place of a neighbour, where there are fewer."""
-MAX_PAIRS = 10_000_000_000
-"""That are compared one by one: all of 100,000 documents."""
-_ROWS, _COLUMNS = 256, 1024
-"""Vectors of a block, whose products stay in a cache."""
+NONE = 0xFFFF_FFFF  # in the place of a neighbour, where there are fewer
+MAX_PAIRS = 10_000_000_000  # that are compared one by one: all of 100,000 documents
+_ROWS, _COLUMNS = 256, 1024  # vectors of a block, whose products stay in a cache
 _DOCS_PER_CLUSTER, _NEAR_CLUSTERS = 1000, 16
-_KMEANS_DOCS, _KMEANS_ROUNDS = 50, 8
-"""Documents of each cluster that k-means reads."""
+_KMEANS_DOCS, _KMEANS_ROUNDS = 50, 8  # documents of each cluster that k-means reads
 
 
 class DocVectors(NamedTuple):
     """Of all documents of some parts."""
 
     values: NDArray[np.int8]  # (N, E)
-    scales: NDArray[np.float32]  # (N,)
+    scales: Floats  # (N,)
 
 
 class Neighbours(NamedTuple):
     """Lists of neighbours, nearest first; of equals, the smaller number."""
 
-    numbers: NDArray[np.int64]  # (N, 16); -1: none
-    scores: NDArray[np.float32]  # (N, 16) cosines, by the scale of the document itself
+    numbers: Ints  # (N, 16); -1: none
+    scores: Floats  # (N, 16) cosines, by the scale of the document itself
 
 
-def open_graph(folder: Folder, graph: GraphRecord, *, verify: bool) -> NDArray[np.uint32]:
+def open_graph(folder: Folder, graph: GraphRecord, *, verify: bool) -> Uints:
     """(N, 16). Numbers are not checked: who reads them leaves out those that are too large."""
     flat = open_array(folder, graph.name, graph.file, [np.uint32], verify=verify)
     if len(flat) != NEIGHBOURS * graph.docs:
@@ -86,19 +82,11 @@ def update_graph(writer: StoreWriter) -> None:
     vectors = DocVectors(values[order], scales[order])
     found = find_neighbours(vectors, ranks[known[order]], is_new[order])
     numbers = np.append(order, -1)[found][ranks[:-1]]
-    folder.remove(graph.name)  # of a killed writer
-    file = ArrayWriter(folder, graph.name, np.uint32)
-    try:
-        file.append(np.where(numbers >= 0, numbers, NONE).reshape(-1))
-        graph = replace(graph, file=file.close())
-    finally:
-        file.discard()
-    writer.set_graph(graph)
+    flat = np.where(numbers >= 0, numbers, NONE).astype(np.uint32).reshape(-1)
+    writer.set_graph(replace(graph, file=replace_array(folder, graph.name, flat)))
 
 
-def _carry_over(
-    old: GraphRecord, stored: NDArray[np.uint32], new: GraphRecord
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _carry_over(old: GraphRecord, stored: Uints, new: GraphRecord) -> tuple[Ints, Bools]:
     """Neighbours of documents whose parts are still there, by their new numbers; and which
     documents are new."""
     bases = new.bases
@@ -124,9 +112,7 @@ def _join_vectors(parts: Sequence[Part]) -> DocVectors:
     return DocVectors(np.concatenate(vectors), np.concatenate(scales))
 
 
-def find_neighbours(
-    vectors: DocVectors, known: NDArray[np.int64], is_new: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def find_neighbours(vectors: DocVectors, known: Ints, is_new: Bools) -> Ints:
     """(N, 16) numbers of the nearest; those of documents that are not new are `known`, but for
     what is new among them."""
     fresh, rest = np.flatnonzero(is_new), np.flatnonzero(~is_new)
@@ -142,7 +128,7 @@ def find_neighbours(
     return found.numbers
 
 
-def _score_known(vectors: DocVectors, docs: NDArray[np.int64], found: Neighbours) -> None:
+def _score_known(vectors: DocVectors, docs: Ints, found: Neighbours) -> None:
     """Scores and sorts what is known of these documents."""
     for start in range(0, len(docs), _COLUMNS):
         rows = docs[start : start + _COLUMNS]
@@ -157,9 +143,7 @@ def _score_known(vectors: DocVectors, docs: NDArray[np.int64], found: Neighbours
         found.scores[rows] = np.take_along_axis(scores, order, 1)
 
 
-def _compare(
-    vectors: DocVectors, rows: NDArray[np.int64], columns: NDArray[np.int64], found: Neighbours
-) -> None:
+def _compare(vectors: DocVectors, rows: Ints, columns: Ints, found: Neighbours) -> None:
     """Puts into the lists of `rows` what is near enough among `columns`. Sums of products of int8
     are exact in float32, as far as 16 million: all machines agree. ONNX Runtime multiplies, since
     NumPy's threads slow each other down twentyfold on a busy machine."""
@@ -217,9 +201,7 @@ def insert_neighbours(
             floor = scores[row, last]
 
 
-def _near_clusters(
-    vectors: DocVectors,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _near_clusters(vectors: DocVectors) -> Iterator[tuple[Ints, Ints]]:
     """The documents of each cluster, and those of the clusters that are nearest to it."""
     count = max(1, len(vectors.values) // _DOCS_PER_CLUSTER)
     step = max(1, len(vectors.values) // (count * _KMEANS_DOCS))
@@ -242,13 +224,11 @@ def _near_clusters(
         yield members[cluster], np.concatenate([members[other] for other in near])
 
 
-def _nearest_center(
-    vectors: NDArray[np.float32], centers: NDArray[np.float32]
-) -> NDArray[np.int64]:
+def _nearest_center(vectors: Floats, centers: Floats) -> Ints:
     return np.asarray((vectors @ centers.T).argmax(1))
 
 
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def _unit(vectors: NDArray[Any]) -> Floats:
     floats = vectors.astype(np.float32)
     floats /= np.maximum(np.linalg.norm(floats, axis=1, keepdims=True), np.float32(1e-9))
     return floats

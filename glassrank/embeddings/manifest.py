@@ -8,10 +8,14 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from glassrank.errors import CorruptError, InputError
 from glassrank.index.segment import SegmentRecord, is_segment_name
@@ -25,14 +29,28 @@ from glassrank.storage.checksummed_json import (
     write_json,
 )
 from glassrank.storage.folders import Folder, is_plain_name
+from glassrank.storage.mapped_arrays import ArrayDtypes
 
 FILE_NAME = "store.json"
 FORMAT = 2
-IDS = "ids"
-"""The dtype of a store of token ids, for models whose embeddings have no context."""
+IDS = "ids"  # the dtype of a store of token ids, for models whose embeddings have no context
 DTYPES = ("bf16", "int8", "float16", "float32", "int3")
-SCALED = ("int8", "int3")
-"""Quantized dtypes, whose vectors have scales."""
+SCALED = ("int8", "int3")  # quantized dtypes, whose vectors have scales
+ROW_DTYPES: dict[str, type[np.generic]] = {
+    "bf16": np.uint16,  # numpy has no bf16: its bits
+    "int8": np.int8,
+    "int3": np.uint8,  # six bytes for sixteen values: `backends/quantization.py`
+    "float16": np.float16,
+    "float32": np.float32,
+    IDS: np.int32,
+}
+PASSAGE_ARRAYS: ArrayDtypes = {
+    "contents": [np.uint64],
+    "passages": [np.int64],
+    "cut": [np.uint8],
+    "spans": [np.int32],
+    "offsets": [np.int64],
+}
 _STORES = "stores"
 _SOURCE = re.compile("-[0-9a-f]{16}")
 _GRAPH = re.compile("neighbours-[0-9]{1,20}[.]npy")
@@ -49,25 +67,17 @@ class Layout:
 
     model: str
     fingerprint: str
-    vocabulary: str
-    """A digest: the same weights with another vocabulary read other tokens."""
-    doc_length: int
-    """Tokens of a passage at most."""
+    vocabulary: str  # a digest: the same weights with another vocabulary read other tokens
+    doc_length: int  # tokens of a passage at most
     dtype: str
-    axes: tuple[int, ...]
-    """Of one token's embedding: one axis, or several, flattened in its row."""
-    idf_axes: tuple[int, ...]
-    """Further axes of a token's idf in an ensemble; none otherwise."""
-    stride: int
-    """Values in a row, with its padding."""
+    axes: tuple[int, ...]  # of one token's embedding: one axis, or several, flattened in its row
+    idf_axes: tuple[int, ...]  # further axes of a token's idf in an ensemble; none otherwise
+    stride: int  # values in a row, with its padding
     reuse: str = ""
     """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
-    overlap: int = 0
-    """Of a document's passages, as its model's `Passages` say."""
-    most_passages: int = 1
-    """Of one document."""
-    left_out: str = ""
-    """The kind of tokens that have no rows."""
+    overlap: int = 0  # of a document's passages, as its model's `Passages` say
+    most_passages: int = 1  # of one document
+    left_out: str = ""  # the kind of tokens that have no rows
 
     @property
     def name(self) -> str:
@@ -115,12 +125,9 @@ def default_store_folder(index: Path, layout: Layout) -> Path:
     fingerprint where another model of the family has that folder."""
     plain = store_folder(index, layout.name)
     try:
-        there = read_manifest(plain).layout.fingerprint
-    except OldStoreError as error:
-        there = error.fingerprint
+        if read_manifest(plain).layout.fingerprint == layout.fingerprint:
+            return plain
     except (InputError, CorruptError):  # none, or whoever writes there says what is wrong
-        return plain
-    if there == layout.fingerprint:
         return plain
     return store_folder(index, f"{layout.name}-{layout.fingerprint[:8]}")
 
@@ -134,15 +141,7 @@ def stride(width: int, dtype: str) -> int:
     return -(-width // multiple) * multiple
 
 
-def _strides(layout: "Layout") -> set[int]:
-    """The current one, and that of stores from before dtypes had multiples of their own."""
-    if not layout.axes:
-        return {1}
-    before = -(-layout.width // _USUAL_MULTIPLE) * _USUAL_MULTIPLE
-    return {stride(layout.width, layout.dtype), before}
-
-
-DOC_VECTORS = ("doc_vectors", "doc_scales")
+DOC_VECTORS: ArrayDtypes = {"doc_vectors": [np.int8], "doc_scales": [np.float32]}
 """The arrays of a part that has a vector for each document."""
 
 
@@ -151,8 +150,7 @@ class PartRecord:
     """The documents of one segment of the index, deleted ones included."""
 
     segment: str
-    source: str
-    """Which texts were encoded: see `hash_segment_texts`."""
+    source: str  # which texts were encoded: see `hash_segment_texts`
     docs: int
     passages: int
     rows: int
@@ -161,7 +159,7 @@ class PartRecord:
     @property
     def name(self) -> str:
         """Of its folder; unique for these texts."""
-        return part_name(self.segment, self.source)
+        return f"{self.segment}-{self.source}"
 
     @property
     def bytes(self) -> int:
@@ -171,16 +169,16 @@ class PartRecord:
     @property
     def has_doc_vectors(self) -> bool:
         """Whether each document has one vector besides those of its tokens."""
-        return f"{DOC_VECTORS[0]}.npy" in self.files
+        return "doc_vectors.npy" in self.files
 
 
-def part_name(segment: str, source: str) -> str:
-    """Of a part's folder."""
-    return f"{segment}-{source}"
+def part_name(segment: SegmentRecord) -> str:
+    """Of the folder of this segment's part: another index may have a segment of the same name."""
+    return f"{segment.name}-{hash_segment_texts(segment)}"
 
 
 def hash_segment_texts(segment: SegmentRecord) -> str:
-    """Identifies the texts of a segment: another index may have a segment of the same name."""
+    """Identifies the texts of a segment."""
     files = {
         name: record
         for name, record in sorted(segment.files.items())
@@ -193,10 +191,8 @@ def hash_segment_texts(segment: SegmentRecord) -> str:
 class GraphRecord:
     """The neighbour graph: one file, for the documents of some parts, part after part."""
 
-    parts: tuple[tuple[str, int], ...]
-    """Names of the parts, and how many documents each has."""
-    generation: int
-    """Of the store that it was made for."""
+    parts: tuple[tuple[str, int], ...]  # names of the parts, and how many documents each has
+    generation: int  # of the store that it was made for
     file: FileRecord
 
     @property
@@ -221,8 +217,7 @@ class Manifest:
     """What a store holds."""
 
     layout: Layout
-    generation: int = 0
-    """Changes since the store was made."""
+    generation: int = 0  # changes since the store was made
     parts: tuple[PartRecord, ...] = ()
     graph: GraphRecord | None = None
 
@@ -264,28 +259,8 @@ def open_store(path: Path, *, make: bool = False) -> Folder:
 
 def read_manifest(path: Path) -> Manifest:
     """Of the store at this path."""
-    try:
-        with open_store(path) as folder:
-            return load_store_manifest(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        raise missing_store_error(path) from None
-
-
-class OldStoreError(InputError):
-    """A store of an earlier version; its documents must be encoded again."""
-
-    def __init__(self, message: str, fingerprint: str) -> None:
-        super().__init__(message)
-        self.fingerprint = fingerprint
-        """Of its model."""
-
-
-def _format_error(path: Path, body: dict[str, Any]) -> InputError:
-    which = f"{path} has store format {str(body['format'])[:20]}, this version reads {FORMAT}"
-    if body["format"] in range(1, FORMAT):
-        message = f"{which}; encode its documents again with: {encode_command(path)}"
-        return OldStoreError(message, str(body["layout"]["fingerprint"]))
-    return InputError(f"{which}; remove it and run glassrank encode again")
+    with open_existing_store(path) as folder:
+        return load_store_manifest(folder)
 
 
 def encode_command(path: Path) -> str:
@@ -294,12 +269,17 @@ def encode_command(path: Path) -> str:
     return f"glassrank encode {index} --model MODEL"
 
 
-def missing_store_error(path: Path) -> InputError:
-    """The error for a folder that is not a store."""
-    return InputError(
-        f"{path} is not a document store (it has no {FILE_NAME}); "
-        f"make one with: {encode_command(path)}"
-    )
+@contextmanager
+def open_existing_store(path: Path) -> Iterator[Folder]:
+    """A store's folder, closed at the end; the error of a folder that is not a store."""
+    try:
+        with open_store(path) as folder:
+            yield folder
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{path} is not a document store (it has no {FILE_NAME}); "
+            f"make one with: {encode_command(path)}"
+        ) from None
 
 
 def load_store_manifest(folder: Folder) -> Manifest:
@@ -307,7 +287,10 @@ def load_store_manifest(folder: Folder) -> Manifest:
     body = read_json(folder, FILE_NAME, "encode the index again under another name")
     try:
         if body["format"] != FORMAT:
-            raise _format_error(folder.path, body)
+            raise InputError(
+                f"{folder.path} has store format {str(body['format'])[:20]}, this version reads "
+                f"{FORMAT}; remove it and run glassrank encode again"
+            )
         layout = _layout(body["layout"])
         parts = tuple(_part(part, layout) for part in body["parts"])
         if len({part.name for part in parts}) < len(parts):
@@ -345,7 +328,7 @@ def _layout(stored: Any) -> Layout:
         and len(layout.idf_axes) <= _MOST_AXES
         and bool(layout.axes) == (layout.dtype != IDS)
         and layout.width <= _LARGEST
-        and layout.stride in _strides(layout)
+        and layout.stride == (stride(layout.width, layout.dtype) if layout.axes else 1)
     )
     if not known:
         raise ValueError("no model writes rows like these")
@@ -354,10 +337,10 @@ def _layout(stored: Any) -> Layout:
 
 def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
     segment, source = stored["segment"], stored["source"]
-    if not is_part_name(part_name(str(segment), str(source))):
+    if not is_part_name(f"{segment}-{source}"):
         raise ValueError("a part belongs to no segment")
     files = parse_records(stored["files"])
-    names = {f"{name}.npy" for name in array_names(layout)}
+    names = {f"{name}.npy" for name in array_dtypes(layout)}
     vectors = {f"{name}.npy" for name in DOC_VECTORS if layout.dtype != IDS}
     if files.keys() not in (names, names | vectors):
         raise ValueError(f"the files of {segment} are not those of a part")
@@ -386,7 +369,7 @@ def is_part_name(name: str) -> bool:
     return is_segment_name(name[:-17]) and _SOURCE.fullmatch(name[-17:]) is not None
 
 
-def array_names(layout: Layout) -> tuple[str, ...]:
-    """The arrays that a part has."""
-    scales = ("scales",) if layout.dtype in SCALED else ()
-    return ("contents", "passages", "cut", "spans", "offsets", layout.rows_name, *scales)
+def array_dtypes(layout: Layout) -> ArrayDtypes:
+    """The arrays that a part has, besides `DOC_VECTORS`."""
+    scales = {"scales": [np.float32]} if layout.dtype in SCALED else {}
+    return {**PASSAGE_ARRAYS, layout.rows_name: [ROW_DTYPES[layout.dtype]], **scales}

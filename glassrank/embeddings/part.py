@@ -17,20 +17,28 @@ is behind that, and goes on there.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from glassrank.embeddings.manifest import DOC_VECTORS, IDS, Layout, PartRecord
-from glassrank.embeddings.rows import DocPassages, Rows, array_kinds, is_usable, row_widths
+from glassrank.embeddings.manifest import (
+    DOC_VECTORS,
+    IDS,
+    PASSAGE_ARRAYS,
+    Layout,
+    PartRecord,
+    array_dtypes,
+)
+from glassrank.embeddings.rows import DocPassages, Rows, is_usable, row_widths
 from glassrank.errors import CorruptError
 from glassrank.storage.checksummed_json import FileRecord, check_integer, read_json, write_json
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayWriter,
+    Floats,
+    Ints,
     WriteProgress,
     concat_ranges,
     is_partition,
@@ -39,11 +47,7 @@ from glassrank.storage.mapped_arrays import (
 from glassrank.types import Doc
 
 PROGRESS = "progress.json"
-_ABOUT = ("contents", "passages", "cut", "spans", "offsets")
-_FILES = {f"{name}.npy" for name in (*_ABOUT, "vectors", "scales", IDS, *DOC_VECTORS)}
-_DOC_KINDS: dict[str, list[type[np.generic]]] = dict(
-    zip(DOC_VECTORS, ([np.int8], [np.float32]), strict=True)
-)
+_FILES = {f"{name}.npy" for name in (*PASSAGE_ARRAYS, "vectors", "scales", IDS, *DOC_VECTORS)}
 
 
 class Part:
@@ -53,19 +57,19 @@ class Part:
         """`verify` reads every byte, compares checksums, and looks at the numbers."""
         self.folder = parent.path / record.name
         self.record = record
-        kinds = {**array_kinds(layout), **(_DOC_KINDS if record.has_doc_vectors else {})}
+        dtypes = {**array_dtypes(layout), **(DOC_VECTORS if record.has_doc_vectors else {})}
         try:
             with parent.child(record.name) as folder:
-                arrays = open_arrays(folder, record.files, kinds, verify=verify)
+                arrays = open_arrays(folder, record.files, dtypes, verify=verify)
         except FileNotFoundError:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
             ) from None
         self.contents: NDArray[np.uint64] = arrays.pop("contents")  # (N,)
-        self.passages: NDArray[np.int64] = arrays.pop("passages")  # (N + 1,)
+        self.passages: Ints = arrays.pop("passages")  # (N + 1,)
         self.cut: NDArray[np.uint8] = arrays.pop("cut")  # (N,)
         spans = arrays.pop("spans")
-        self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (P + 1,)
+        self.offsets: Ints = arrays.pop("offsets")  # (P + 1,)
         self._check("contents", len(self.contents) == record.docs)
         self._check("passages", len(self.passages) == record.docs + 1)
         self._check("passages", is_partition(self.passages, record.passages))
@@ -82,18 +86,18 @@ class Part:
             for name, array in arrays.items():
                 self._check(name, is_usable(array, layout.dtype))
         self.doc_vectors: NDArray[np.int8] | None = None  # (N, E)
-        self.doc_scales: NDArray[np.float32] | None = None  # (N,)
+        self.doc_scales: Floats | None = None  # (N,)
         if record.has_doc_vectors:
             flat, self.doc_scales = (arrays.pop(name) for name in DOC_VECTORS)
-            self._check(DOC_VECTORS[0], len(flat) == record.docs * layout.width)
-            self._check(DOC_VECTORS[1], len(self.doc_scales) == record.docs)
+            self._check("doc_vectors", len(flat) == record.docs * layout.width)
+            self._check("doc_scales", len(self.doc_scales) == record.docs)
             self.doc_vectors = flat.reshape(-1, layout.width)
         self._rows: Rows = {}
         for name, width in row_widths(layout).items():
             self._check(name, len(arrays[name]) == record.rows * width)
             self._rows[name] = arrays[name].reshape(-1, width)
         self.vectors: NDArray[Any] = self._rows[layout.rows_name]  # (T, S)
-        self.scales: NDArray[np.float32] | None = arrays.get("scales")
+        self.scales: Floats | None = arrays.get("scales")
         """(T * V,): where rows are one vector each, (T,)."""
 
     def _check(self, name: str, true: bool) -> None:
@@ -112,30 +116,25 @@ class Part:
         """Documents."""
         return self.record.docs
 
-    def doc_rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Rows]:
+    def doc_rows(self, first: int, last: int) -> tuple[Ints, Rows]:
         """Where the rows of some consecutive documents begin, and last where they end; and all of
         these rows."""
         ends = self.offsets[self.passages[first : last + 1]]
         rows = {name: array[ends[0] : ends[-1]] for name, array in self._rows.items()}
         return ends - ends[0], rows
 
-    def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
+    def rows(self, starts: Ints, lengths: Ints) -> Rows:
         """A copy of some passages' rows."""
         places = concat_ranges(starts, lengths)
         return {name: array[places] for name, array in self._rows.items()}
 
-    def passage_rows(
-        self, passages: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def passage_rows(self, passages: Ints) -> tuple[Ints, Ints]:
         """Where passages' rows begin, and how many they are."""
         starts = self.offsets.take(passages)
         return starts, self.offsets.take(passages + 1) - starts
 
-    def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
-        """The same as (B, L, ...), zeros after the end of each passage; L is at least 1.
-
-        One passage after another: its rows lie together, and are copied as they are.
-        """
+    def padded_rows(self, starts: Ints, lengths: Ints) -> Rows:
+        """The same as (B, L, ...), zeros after the end of each passage; L is at least 1."""
         shape = len(starts), max(1, int(lengths.max(initial=0)))
         copies = {n: np.zeros((*shape, *a.shape[1:]), a.dtype) for n, a in self._rows.items()}
         for number, (start, length) in enumerate(
@@ -150,16 +149,16 @@ class PartRows(NamedTuple):
     """Passages of a part, each a run of its rows."""
 
     part: Part
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    starts: Ints
+    lengths: Ints
 
 
 class Located(NamedTuple):
     """Documents that a part has."""
 
-    which: NDArray[np.int64]  # (n,) places among what was asked for, ascending
+    which: Ints  # (n,) places among what was asked for, ascending
     part: Part
-    docs: NDArray[np.int64]  # (n,) numbers in the part
+    docs: Ints  # (n,) numbers in the part
 
     @property
     def cut(self) -> NDArray[np.uint8]:
@@ -167,12 +166,12 @@ class Located(NamedTuple):
         return self.part.cut.take(self.docs)
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """The number of each one's first passage."""
         return self.part.passages.take(self.docs)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """How many passages each one has."""
         return self.part.passages.take(self.docs + 1) - self.first
 
@@ -186,10 +185,8 @@ def hash_content(doc: Doc) -> int:
 
 
 class ReusableRows:
-    """What parts hold that no segment needs any more.
-
-    A document is known by its text, not by its id: one that was replaced has other rows.
-    """
+    """What parts hold that no segment needs any more. A document is known by its text, not by its
+    id: one that was replaced has other rows."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = [(part, np.argsort(part.contents, kind="stable")) for part in parts]
@@ -220,22 +217,16 @@ class PartWriter:
         self._parent = parent
         self._name = name
         self._layout = layout
-        self._dtypes = {name: dtype for name, (dtype,) in array_kinds(layout).items()}
         self._writers: dict[str, ArrayWriter] = {}
 
     def __enter__(self) -> "PartWriter":
-        self._folder = self._parent.make_child(self._name, exist_ok=True)
         try:
             try:
-                done = self._done()
-                for name, dtype in self._dtypes.items():
-                    self._open(name, dtype, done[name])
+                self._open_writers(resume=True)
             except (FileNotFoundError, CorruptError):  # nothing to go on with
                 self._close()
                 self._parent.remove_child(self._name, is_part_file)
-                self._folder = self._parent.make_child(self._name, exist_ok=True)
-                for name, dtype in self._dtypes.items():
-                    self._open(name, dtype)
+                self._open_writers(resume=False)
                 for name in ("passages", "offsets"):
                     self._writers[name].append(np.zeros(1, np.int64))
         except BaseException:
@@ -243,26 +234,29 @@ class PartWriter:
             raise
         return self
 
-    def _done(self) -> dict[str, WriteProgress]:
+    def _open_writers(self, *, resume: bool) -> None:
+        self._folder = self._parent.make_child(self._name, exist_ok=True)
+        dtypes = array_dtypes(self._layout)
+        done = self._read_progress(dtypes) if resume else {}
+        for name, (dtype,) in dtypes.items():
+            self._writers[name] = ArrayWriter(self._folder, f"{name}.npy", dtype, done.get(name))
+
+    def _read_progress(self, names: Iterable[str]) -> dict[str, WriteProgress]:
         """How far a killed writer came."""
         stored = read_json(self._folder, PROGRESS, "remove it")
         try:
             done = {
                 n: WriteProgress(check_integer(stored[n][0]), check_integer(stored[n][1]))
-                for n in self._dtypes
+                for n in names
             }
+            rows = {done[name].rows / width for name, width in row_widths(self._layout).items()}
+            docs, passages = done["contents"].rows, done["offsets"].rows - 1
+            counts = [done[name].rows for name in ("passages", "cut", "spans")]
+            if counts == [docs + 1, docs, 2 * passages] and len(rows) == 1:
+                return done
         except (ValueError, KeyError, TypeError, IndexError):
-            raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it") from None
-        widths = row_widths(self._layout)
-        rows = {done[name].rows / width for name, width in widths.items()}
-        docs, passages = done["contents"].rows, done["offsets"].rows - 1
-        counts = [done[name].rows for name in ("passages", "cut", "spans")]
-        if counts != [docs + 1, docs, 2 * passages] or len(rows) > 1:
-            raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
-        return done
-
-    def _open(self, name: str, dtype: DTypeLike, done: WriteProgress | None = None) -> None:
-        self._writers[name] = ArrayWriter(self._folder, f"{name}.npy", dtype, done)
+            pass
+        raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
 
     @property
     def docs(self) -> int:
@@ -281,11 +275,7 @@ class PartWriter:
         return self._writers[name].rows // row_widths(self._layout)[name]
 
     def append(
-        self,
-        contents: NDArray[np.uint64],
-        passages: DocPassages,
-        lengths: NDArray[np.int64],
-        rows: Rows,
+        self, contents: NDArray[np.uint64], passages: DocPassages, lengths: Ints, rows: Rows
     ) -> None:
         """The next documents: hashes of their texts, how they are divided, how many rows each
         passage has, and the rows."""
@@ -306,9 +296,7 @@ class PartWriter:
         self._parent.sync()
         return records
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:

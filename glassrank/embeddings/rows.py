@@ -19,9 +19,10 @@ from glassrank.backends.quantization import (
     to_bfloat16,
     unpack_codes,
 )
-from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_names
+from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_dtypes
 from glassrank.errors import InputError
 from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
+from glassrank.storage.mapped_arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -31,14 +32,6 @@ Rows = dict[str, NDArray[Any]]
 """Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
 and for int8 and int3 also `scales` (T, V): a row is one vector, or several side by side."""
 
-_ARRAYS: dict[str, type[np.generic]] = {
-    "bf16": np.uint16,  # numpy has no bf16: its bits
-    "int8": np.int8,
-    "int3": np.uint8,  # six bytes for sixteen values: `backends/quantization.py`
-    "float16": np.float16,
-    "float32": np.float32,
-    IDS: np.int32,
-}
 _INFINITE = {"bf16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
 """The bits that infinity and what is not a number have in common."""
 _LARGEST = {"bf16": 3.3895313892515355e38, "float16": 65504.0}
@@ -47,7 +40,7 @@ _LARGEST = {"bf16": 3.3895313892515355e38, "float16": 65504.0}
 class DocPassages(NamedTuple):
     """How some documents are divided, one after the other."""
 
-    counts: NDArray[np.int64]  # (n,) passages of each
+    counts: Ints  # (n,) passages of each
     spans: NDArray[np.int32]  # (P, 2) characters of the documents' texts
     cut: NDArray[np.uint8]  # (n,) 1 where something is in no passage
 
@@ -55,28 +48,14 @@ class DocPassages(NamedTuple):
 class EncodedPassages(NamedTuple):
     """Some passages of a block, as rows."""
 
-    places: NDArray[np.int64]  # (n,) among all passages that are encoded together
-    lengths: NDArray[np.int64]  # (n,)
+    places: Ints  # (n,) among all passages that are encoded together
+    lengths: Ints  # (n,)
     rows: Rows  # of all of them, one passage after another
 
     @property
     def bytes(self) -> int:
         """Of their rows."""
         return sum(array.nbytes for array in self.rows.values())
-
-
-def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
-    """The files of a part, and their dtypes."""
-    kinds: dict[str, list[type[np.generic]]] = {
-        "contents": [np.uint64],
-        "passages": [np.int64],
-        "cut": [np.uint8],
-        "spans": [np.int32],
-        "offsets": [np.int64],
-        "scales": [np.float32],
-        layout.rows_name: [_ARRAYS[layout.dtype]],
-    }
-    return {name: kinds[name] for name in array_names(layout)}
 
 
 def row_widths(layout: Layout) -> dict[str, int]:
@@ -109,8 +88,10 @@ def _any_has(values: NDArray[Any], bits: Any) -> bool:
 
 def row_bytes(layout: Layout) -> int:
     """That one row takes."""
-    sizes = {"scales": 4, layout.rows_name: np.dtype(_ARRAYS[layout.dtype]).itemsize}
-    return sum(width * sizes[name] for name, width in row_widths(layout).items())
+    dtypes = array_dtypes(layout)
+    return sum(
+        width * np.dtype(dtypes[name][0]).itemsize for name, width in row_widths(layout).items()
+    )
 
 
 def check_range(largest: float, layout: Layout) -> None:
@@ -122,9 +103,7 @@ def check_range(largest: float, layout: Layout) -> None:
         )
 
 
-def quantize_int8(
-    vectors: NDArray[np.float32],
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_int8(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
     """(..., E) floats to integers (..., E), and their scales (...)."""
     scales = np.abs(vectors).max(-1) / np.float32(127)
     # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
@@ -132,7 +111,7 @@ def quantize_int8(
     return steps.clip(-127, 127).astype(np.int8), scales
 
 
-def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
+def pack(vectors: Floats, layout: Layout) -> Rows:
     """(T, E) floats to rows."""
     check_range(float(np.abs(vectors).max(initial=0)), layout)
     full = np.zeros((len(vectors), layout.stride), np.float32)  # (T, S)
@@ -149,7 +128,7 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
     return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}
 
 
-def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
+def unpack(rows: Rows, layout: Layout) -> Floats:
     """Copied rows (..., S) to floats (..., E)."""
     stored = rows["vectors"]
     if layout.dtype == "int3":
@@ -157,7 +136,7 @@ def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
     stored = stored[..., : layout.width]
     if layout.dtype == "bf16":
         return from_bfloat16(stored)
-    vectors: NDArray[np.float32] = stored.astype(np.float32)
+    vectors: Floats = stored.astype(np.float32)
     if layout.dtype in SCALED:
         axes = (*vectors.shape[:-1], layout.scales, layout.width // layout.scales)
         each = vectors.reshape(axes)  # (..., V, E / V), a view
@@ -210,11 +189,7 @@ def unpack_tensor(
 
 
 def to_embeddings(
-    rows: Rows,
-    real: NDArray[np.float32],
-    layout: Layout,
-    model: Model | None,
-    dtype: "torch.dtype | None",
+    rows: Rows, real: Floats, layout: Layout, model: Model | None, dtype: "torch.dtype | None"
 ) -> TokenEmbeddings:
     """Padded rows of documents as `encode_doc` gives them; ids are encoded by the model."""
     import torch

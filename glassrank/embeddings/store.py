@@ -18,11 +18,9 @@ from glassrank.embeddings.manifest import (
     Layout,
     Manifest,
     encode_command,
-    hash_segment_texts,
     list_stores,
     load_store_manifest,
-    missing_store_error,
-    open_store,
+    open_existing_store,
     part_name,
     read_manifest,
 )
@@ -35,20 +33,14 @@ from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.models.model import Model, TokenEmbeddings
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, Uints
 
 
 class _Docs(NamedTuple):
     """Which numbers a segment's documents have in a part; -1 for those that it has not."""
 
     part: Part
-    numbers: NDArray[np.int64]  # (N,)
-
-
-class _Numbering(NamedTuple):
-    """Documents of an index, and those of a neighbour graph; -1 where there is none."""
-
-    row_of_doc: NDArray[np.int64]
-    doc_of_row: NDArray[np.int64]
+    numbers: Ints  # (N,)
 
 
 class Store:
@@ -59,7 +51,7 @@ class Store:
         path: Path,
         manifest: Manifest,
         parts: Sequence[Part],
-        graph: NDArray[np.uint32] | None,
+        graph: Uints | None,
         model: Model | None,
     ) -> None:
         self.path = path
@@ -75,7 +67,7 @@ class Store:
         self._model = model
         self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Docs]]] = WeakKeyDictionary()
         self._graph = graph
-        self._numbering: WeakKeyDictionary[Snapshot, _Numbering] = WeakKeyDictionary()
+        self._numbering: WeakKeyDictionary[Snapshot, tuple[Ints, Ints]] = WeakKeyDictionary()
 
     @classmethod
     def open(
@@ -86,11 +78,9 @@ class Store:
         *,
         verify: bool = True,
     ) -> "Store":
-        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it.
-
-        With a snapshot, a store that lacks any of its documents is refused. `verify` reads every
-        byte once and compares checksums; without it only sizes are compared.
-        """
+        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it. With
+        a snapshot, a store that lacks any of its documents is refused. `verify` reads every byte
+        once and compares checksums; without it only sizes are compared."""
         wanted = model if isinstance(model, str) else fingerprint(model)
         store = cls._open(Path(path), wanted, None if isinstance(model, str) else model, verify)
         if snapshot is not None:
@@ -107,9 +97,33 @@ class Store:
         without: Collection[str] = frozenset(),
         has_graph: bool = True,
     ) -> "Store":
-        manifest, parts, graph = _load_parts(path, wanted, verify, without, has_graph)
+        with wrap_os_errors(f"read the store {path}"):
+            while True:
+                with open_existing_store(path) as folder:
+                    manifest = load_store_manifest(folder)
+                    layout = manifest.layout
+                    if layout.fingerprint != wanted:
+                        raise InputError(
+                            f"{path} was encoded by another model (its fingerprint is "
+                            f"{layout.fingerprint}, expected {wanted}); "
+                            f"run: {encode_command(path)} --name NAME"
+                        )
+                    try:
+                        parts = [
+                            Part(folder, part, layout, verify=verify)
+                            for part in manifest.parts
+                            if part.segment not in without
+                        ]
+                        graph = None
+                        if has_graph and manifest.graph is not None:
+                            graph = open_graph(folder, manifest.graph, verify=verify)
+                        break
+                    except (OSError, GlassrankError):
+                        # A writer may have removed these parts meanwhile: begin again.
+                        if read_manifest(path) == manifest:
+                            raise
         if model is not None:
-            _check_rows(path, model, manifest.layout, parts, verify=verify)
+            _check_rows(path, model, layout, parts, verify=verify)
         return cls(path, manifest, parts, graph, model)
 
     @classmethod
@@ -179,7 +193,7 @@ class Store:
 
     def _part_of(self, segment: Segment) -> Part | None:
         # Not by its name alone, which a segment of another index may have.
-        return self._by_name.get(part_name(segment.record.name, hash_segment_texts(segment.record)))
+        return self._by_name.get(part_name(segment.record))
 
     def _locate_docs(self, snapshot: Snapshot) -> list[list["_Docs"]]:
         """For each segment, where its documents are. One without a part of its own may come
@@ -206,10 +220,8 @@ class Store:
     def locate(
         self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
     ) -> list[Located]:
-        """Which parts documents are in, by the index's numbers.
-
-        A document that is not stored is an error; if `partial`, it is in none of the answers.
-        """
+        """Which parts documents are in, by the index's numbers. A document that is not stored is
+        an error; if `partial`, it is in none of the answers."""
         located, seen = [], 0
         for position, rows in enumerate(self._locate_docs(snapshot)):
             base, end = snapshot.bases[position : position + 2]
@@ -232,9 +244,7 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return located
 
-    def read_doc_vectors(
-        self, snapshot: Snapshot, docs: NDArray[np.integer]
-    ) -> NDArray[np.float32]:
+    def read_doc_vectors(self, snapshot: Snapshot, docs: NDArray[np.integer]) -> Floats:
         """(n, E) of length 1, by the index's numbers; 0 for a document that is not stored."""
         vectors = np.zeros((len(docs), self.layout.width), np.float32)
         for which, part, rows in self.locate(snapshot, docs, partial=True):
@@ -247,13 +257,7 @@ class Store:
         """Whether documents have neighbours."""
         return self._graph is not None
 
-    def nearest(
-        self,
-        snapshot: Snapshot,
-        query: NDArray[np.float32],
-        k: int,
-        live: Sequence[NDArray[np.bool_]],
-    ) -> TopK:
+    def nearest(self, snapshot: Snapshot, query: Floats, k: int, live: Sequence[Bools]) -> TopK:
         """The k documents whose vectors have the largest cosines with a query's, by the index's
         numbers. Of each segment, `live` has those that may be found; empty for all."""
         tops = []
@@ -272,23 +276,25 @@ class Store:
                 tops.append(TopK(docs + snapshot.bases[position], scores))
         return merge_top_k(snapshot, tops, k)
 
-    def neighbours(self, snapshot: Snapshot, docs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def neighbours(self, snapshot: Snapshot, docs: Ints) -> Ints:
         """(n, 16) the nearest documents of each of these, by the index's numbers; -1 for none."""
         assert self._graph is not None and self._graph_record is not None
         numbering = self._numbering.get(snapshot)
         if numbering is None:
             numbering = self._number_docs(snapshot, self._graph_record)
             self._numbering[snapshot] = numbering
-        rows = numbering.row_of_doc[docs]  # (n,)
+        row_of_doc, doc_of_row = numbering
+        rows = row_of_doc[docs]  # (n,)
         found = self._graph[np.maximum(rows, 0)]  # (n, 16)
         known = (rows >= 0)[:, None] & (found < len(self._graph))
-        return np.where(known, numbering.doc_of_row[np.where(known, found, 0)], -1)
+        return np.where(known, doc_of_row[np.where(known, found, 0)], -1)
 
-    def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> "_Numbering":
+    def _number_docs(self, snapshot: Snapshot, graph: GraphRecord) -> tuple[Ints, Ints]:
+        """The row of each document in the graph, and the document of each row; -1 for none."""
         bases = graph.bases
         row_of_doc, doc_of_row = np.full(snapshot.bases[-1], -1), np.full(graph.docs, -1)
         for position, segment in enumerate(snapshot.segments):
-            own = part_name(segment.record.name, hash_segment_texts(segment.record))
+            own = part_name(segment.record)
             # What is not merged is known without its part, which may be elsewhere.
             located = [(own, np.arange(len(segment)))]
             if own not in bases:
@@ -299,19 +305,13 @@ class Store:
                     there = np.flatnonzero(numbers >= 0)
                     rows, docs = bases[name] + numbers[there], snapshot.bases[position] + there
                     row_of_doc[docs], doc_of_row[rows] = rows, docs
-        return _Numbering(row_of_doc, doc_of_row)
+        return row_of_doc, doc_of_row
 
     def read_embeddings(
-        self,
-        part: Part,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        dtype: Any = None,
+        self, part: Part, starts: Ints, lengths: Ints, dtype: Any = None
     ) -> TokenEmbeddings:
-        """Passages as `encode_doc` gives them: arrays for a model that is served without PyTorch,
-        else tensors of this type, on the model's device if there is one.
-
-        What any model's `interact` takes; the fast paths read a part's arrays themselves.
+        """Passages as `encode_doc` gives them, for any model's `interact`: arrays for a model that
+        is served without PyTorch, else tensors of this type, on the model's device if it has one.
         """
         rows = part.padded_rows(starts, lengths)
         width = rows[self.layout.rows_name].shape[1]
@@ -353,40 +353,3 @@ def _check_rows(
             f"{path} is damaged: this model does not write rows like these; remove it and run "
             "glassrank encode again"
         )
-
-
-def _load_parts(
-    path: Path, wanted: str, verify: bool, without: Collection[str], has_graph: bool
-) -> tuple[Manifest, list[Part], NDArray[np.uint32] | None]:
-    with wrap_os_errors(f"read the store {path}"):
-        while True:
-            try:
-                folder = open_store(path)
-            except (FileNotFoundError, NotADirectoryError):
-                raise missing_store_error(path) from None
-            with folder:
-                try:
-                    manifest = load_store_manifest(folder)
-                except FileNotFoundError:
-                    raise missing_store_error(path) from None
-                layout = manifest.layout
-                if layout.fingerprint != wanted:
-                    raise InputError(
-                        f"{path} was encoded by another model (its fingerprint is "
-                        f"{layout.fingerprint}, expected {wanted}); "
-                        f"run: {encode_command(path)} --name NAME"
-                    )
-                try:
-                    parts = [
-                        Part(folder, part, layout, verify=verify)
-                        for part in manifest.parts
-                        if part.segment not in without
-                    ]
-                    graph = None
-                    if has_graph and manifest.graph is not None:
-                        graph = open_graph(folder, manifest.graph, verify=verify)
-                    return manifest, parts, graph
-                except (OSError, GlassrankError):
-                    # A writer may have removed these parts meanwhile: begin again.
-                    if read_manifest(path) == manifest:
-                        raise

@@ -14,9 +14,7 @@ from glassrank.embeddings.manifest import (
     GraphRecord,
     Layout,
     Manifest,
-    OldStoreError,
     PartRecord,
-    hash_segment_texts,
     is_graph_name,
     is_part_name,
     load_store_manifest,
@@ -37,10 +35,7 @@ class StoreWriter:
     def __init__(self, folder: Folder, manifest: Manifest, snapshot: Snapshot) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.names = {
-            part_name(segment.record.name, hash_segment_texts(segment.record)): segment
-            for segment in snapshot.segments
-        }
+        self.names = {part_name(segment.record): segment for segment in snapshot.segments}
         self._remove_all_but({part.name for part in manifest.parts} | self.names.keys())
 
     def missing(self) -> dict[str, Segment]:
@@ -119,25 +114,16 @@ def _create_or_load(folder: Folder, layout: Layout) -> Manifest:
         manifest = load_store_manifest(folder)
     except FileNotFoundError:
         write_manifest(folder, manifest := Manifest(layout))
-    except OldStoreError as error:
-        if error.fingerprint != layout.fingerprint:
-            raise _other_model_error(folder.path, error.fingerprint, layout) from None
-        # Its parts go the way of all that no manifest names.
-        write_manifest(folder, manifest := Manifest(layout))
     there = manifest.layout
     if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
-        raise _other_model_error(folder.path, there.fingerprint, layout)
-    if replace(there, stride=layout.stride) != layout:  # a store keeps the rows that it began with
+        raise InputError(
+            f"{folder.path} belongs to another model (its fingerprint is {there.fingerprint}, this "
+            f"model's {layout.fingerprint}); choose another name, or remove that folder"
+        )
+    if there != layout:
         raise InputError(
             f"{folder.path} holds {there.description} {there.passages_description}, not "
             f"{layout.description} {layout.passages_description}; choose another name, or remove "
             "that folder"
         )
     return manifest
-
-
-def _other_model_error(path: Path, fingerprint: str, layout: Layout) -> InputError:
-    return InputError(
-        f"{path} belongs to another model (its fingerprint is {fingerprint}, this "
-        f"model's {layout.fingerprint}); choose another name, or remove that folder"
-    )

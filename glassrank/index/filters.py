@@ -18,13 +18,12 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
+from glassrank.storage.mapped_arrays import Bools, Ints
 
-FilterSpec = str | Sequence[str] | Mapping[str, Any]
-"""A filter as users write it."""
+FilterSpec = str | Sequence[str] | Mapping[str, Any]  # a filter as users write it
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1_000
@@ -50,8 +49,8 @@ class FieldType(StrEnum):
 class Column(NamedTuple):
     """The values of one type in a field. A document may have several, or none."""
 
-    docs: NDArray[np.int64]  # (n,)
-    codes: NDArray[np.int64]  # (n,) indices into `values`
+    docs: Ints  # (n,)
+    codes: Ints  # (n,) indices into `values`
     values: list[Any]  # (m,) sorted, without duplicates
 
 
@@ -161,14 +160,14 @@ def _parse_text(text: str) -> Condition:
     if len(text) > _MAX_CHARS:
         raise _bad_filter(f"a condition has at most {_MAX_CHARS:,} characters, not {len(text):,}")
     if parts := _ONE_OF.fullmatch(text):
-        field, listed = parts.groups()
-        values = [value.strip() for value in listed.split(",")]
-        return Condition(field, "=", tuple(Value("text", value, True) for value in values))
-    if parts := _WRITTEN.fullmatch(text):
-        field, compare, value = parts.groups()
-        compare = "=" if compare == "==" else compare
-        return Condition(field, compare, (Value("text", value.strip(), True),))
-    raise _bad_filter(f"{text[:80]!r} is not a condition; write one as {_FORMS}")
+        compare, values = "=", parts[2].split(",")
+    elif parts := _WRITTEN.fullmatch(text):
+        compare, values = parts[2].replace("==", "="), [parts[3]]
+    else:
+        raise _bad_filter(f"{text[:80]!r} is not a condition; write one as {_FORMS}")
+    return Condition(
+        parts[1], compare, tuple(Value("text", value.strip(), True) for value in values)
+    )
 
 
 def _parse_field(field: object, value: object) -> list[Condition]:
@@ -176,8 +175,7 @@ def _parse_field(field: object, value: object) -> list[Condition]:
     if not isinstance(field, str):
         raise _bad_filter(f"the name of a field is a text, not {describe_type(field)}")
     if not isinstance(value, Mapping):
-        compare = "in" if isinstance(value, list | tuple | set) else "="
-        return [_parse_comparison(field, compare, value)]
+        value = {"in" if isinstance(value, list | tuple | set) else "=": value}
     if not value:
         raise _bad_filter(f'the filter of {field!r} is empty; expected such as {{">=": 2019}}')
     return [_parse_comparison(field, compare, single) for compare, single in value.items()]
@@ -207,7 +205,7 @@ def _parse_value(field: str, value: object) -> Value:
 TypedValue = tuple[FieldType, Any]
 
 
-def compute_masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
+def compute_masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[Bools]:
     """The matching documents of each part, given as its columns and its number of documents."""
     masks = [np.ones(count, np.bool_) for _, count in parts]
     for condition in where:
@@ -244,9 +242,7 @@ def _resolve(condition: Condition, parts: Sequence[Columns]) -> list[TypedValue]
     return resolved
 
 
-def _match(
-    field: Field, compare: str, wanted: Sequence[TypedValue], count: int
-) -> NDArray[np.bool_]:
+def _match(field: Field, compare: str, wanted: Sequence[TypedValue], count: int) -> Bools:
     """The documents of a part with one of the values."""
     mask = np.zeros(count, np.bool_)
     for kind, column in field.items():

@@ -26,13 +26,6 @@ class ScoredIds(NamedTuple):
     scores: Sequence[float]
 
 
-class CandidateIds(NamedTuple):
-    """Candidates of a first stage that may have no scores: then their order means nothing."""
-
-    ids: Sequence[Any]
-    scores: Sequence[float] | None
-
-
 @runtime_checkable
 class FirstStage(Protocol):
     """Finds candidates; with a budget, in a thread that is abandoned if it is late."""
@@ -77,8 +70,8 @@ def retrieve(first_stage: FirstStage, query: str, k: int, deadline: Deadline = N
 
 def retrieve_ids(
     first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER
-) -> CandidateIds:
-    """As `retrieve`, but scores may be missing."""
+) -> tuple[list[Any], list[float] | None]:
+    """As `retrieve`, but scores may be missing: then the order of the ids means nothing."""
     answer = call_by_deadline(_name(first_stage), lambda: first_stage.search(query, k), deadline)
     try:
         given, values = answer
@@ -93,7 +86,7 @@ def retrieve_ids(
         raise _bad_answer(first_stage, "a score that is not a finite number")
     if len(set(ids)) < len(ids):
         raise _bad_answer(first_stage, "the same id twice; each document may appear once")
-    return CandidateIds(ids, scores)
+    return ids, scores
 
 
 def _bad_answer(first_stage: FirstStage, problem: str) -> InputError:
@@ -139,8 +132,7 @@ def _wrap_errors(name: str, call: Callable[[], Result]) -> Result:
         ) from error
 
 
-_RANK_CONSTANT = 60.0
-"""As in the paper; values near it work as well."""
+_RANK_CONSTANT = 60.0  # as in the paper; values near it work as well
 
 
 def reciprocal_rank_fusion(
@@ -174,8 +166,7 @@ def weighted_sum(
     ScoredIds(ids=['b', 'a'], scores=[2.0, 1.0])
     """
     return _sum_scores(
-        [ScoredIds(ids, _rescale(scores) if rescale else scores) for ids, scores in lists],
-        weights,
+        [ScoredIds(ids, _rescale(scores) if rescale else scores) for ids, scores in lists], weights
     )
 
 

@@ -5,25 +5,17 @@ characters, which ranks as well as tokens and needs no analysis of the texts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 
 from glassrank.index.scoring import BM25, CollectionStatistics, TermStatistics
 from glassrank.index.search import TopK
-from glassrank.index.snippets import SnippetMaker, make_snippet
+from glassrank.index.snippets import SnippetMaker
 from glassrank.text import EnglishAnalyzer
 from glassrank.text.analysis import Analyzer
 
 ENGLISH = EnglishAnalyzer()  # shared, because it caches stems
-
-
-def snippet_function(
-    query: str, analyzer: Analyzer = ENGLISH
-) -> Callable[[str, tuple[int, int] | None], str]:
-    """A function that makes the snippet of a text from its passage."""
-    return partial(make_snippet, query, analyzer)
 
 
 def rank_by_bm25(

@@ -4,6 +4,7 @@
 """
 
 import difflib
+import re
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,8 @@ from glassrank.index.search import RM3, Method
 _BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 _MAX_CHARS = 200
+_PART = r"\s*([a-z0-9]+)\s*(?:\(([^()]*)\))?\s*"
+_METHOD = re.compile(rf"{_PART}(?:\+{_PART})?")
 _RANGES = {
     "k1": (0, 1000),
     "b": (0, 1),
@@ -37,17 +40,14 @@ def parse_method(text: str) -> Method:
             f"a method has at most {_MAX_CHARS} characters, not {len(text):,}; "
             f"it begins with {text[:20]!r}"
         )
-    base_text, *feedback_texts = _split(text.lower())
-    name, options = _parse_part(text, base_text)
-    if name not in _BASES:
-        raise _unknown_method(text)
-    base = _BASES[name](**_parse_options(text, _BASES[name], options))
-    if not feedback_texts:
-        return base
-    name, options = _parse_part(text, feedback_texts[0])
-    if name != "rm3":
-        raise _unknown_method(text)
-    return RM3(base, **_parse_options(text, RM3, options))
+    parts = _METHOD.fullmatch(text.lower())
+    if not parts or parts[1] not in _BASES or parts[3] not in (None, "rm3"):
+        near = difflib.get_close_matches(text.lower(), METHODS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
+        raise InputError(f"unknown method {text!r}; {hint}")
+    kind = _BASES[parts[1]]
+    base = kind(**_parse_options(text, kind, parts[2] or ""))
+    return RM3(base, **_parse_options(text, RM3, parts[4] or "")) if parts[3] else base
 
 
 def method_name(method: Method) -> str:
@@ -72,36 +72,8 @@ def _format(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
-def _split(text: str) -> list[str]:
-    """Splits at the first plus outside of brackets: one inside belongs to a number as 1e+06."""
-    bracket, plus = text.find("("), text.find("+")
-    if 0 <= bracket < plus:
-        plus = text.find("+", max(text.find(")"), bracket))
-    return [text] if plus < 0 else [text[:plus], text[plus + 1 :]]
-
-
-def _parse_part(text: str, part: str) -> tuple[str, str]:
-    """(name, options) of `name(options)` or `name`."""
-    name, bracket, rest = part.partition("(")
-    options, closed, after = rest.partition(")")
-    name = name.strip()
-    if not (name.isascii() and name.isalnum()) or bool(bracket) != bool(closed):
-        raise _unknown_method(text)
-    if after.strip() or "(" in options:
-        raise _unknown_method(text)
-    return name, options
-
-
-def _unknown_method(text: str) -> InputError:
-    near = difflib.get_close_matches(text.lower(), METHODS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
-    return InputError(f"unknown method {text!r}; {hint}")
-
-
 def _parse_options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
-    types: dict[str, Any] = {
-        field.name: field.type for field in fields(kind) if field.name != "base"
-    }
+    types: dict[str, Any] = {f.name: f.type for f in fields(kind) if f.name != "base"}
     settings: dict[str, Any] = {}
     for option in filter(None, (part.strip() for part in options.split(","))):
         name, _, value = (side.strip() for side in option.partition("="))

@@ -17,20 +17,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.backends.compiled import compiled, inner, is_worth_compiling
-from glassrank.storage.mapped_arrays import concat_ranges
+from glassrank.storage.mapped_arrays import Ints, Uints, concat_ranges
 
 WIDTH_BITS = 6
 HEADER_BITS = 2 * WIDTH_BITS
 MAX_DELTA_BITS = 32
 MAX_TF_BITS = 31
-SPARE_WORDS = 2
-"""After the last row: two words are read at once, even for a value of zero bits."""
+SPARE_WORDS = 2  # after the last row: two words are read at once, even for a value of zero bits
 
 SMALL_DTYPES = (np.uint8, np.uint16, np.uint32)
 """Arrays are stored in the smallest of these that holds their values; larger ones as int64."""
 
-NUMPY_COST = 8
-"""How much longer numpy takes for a packed value than for an unpacked one."""
+NUMPY_COST = 8  # how much longer numpy takes for a packed value than for an unpacked one
 
 _U = np.uint64
 
@@ -38,9 +36,9 @@ _U = np.uint64
 class UnpackedPostings(NamedTuple):
     """Row i has `ids[offsets[i] : offsets[i + 1]]`, and a tf for each id."""
 
-    offsets: NDArray[np.int64]  # (rows + 1,)
-    ids: NDArray[np.uint32]
-    tfs: NDArray[np.uint32]
+    offsets: Ints  # (rows + 1,)
+    ids: Uints
+    tfs: Uints
 
 
 @inner
@@ -159,9 +157,7 @@ def postings_are_valid(starts: Any, sizes: Any, words: Any, block: int, limit: i
     return True
 
 
-def unpack_postings_numpy(
-    starts: NDArray[np.int64], sizes: NDArray[np.int64], words: NDArray[np.uint32], block: int
-) -> UnpackedPostings:
+def unpack_postings_numpy(starts: Ints, sizes: Ints, words: Uints, block: int) -> UnpackedPostings:
     """As `unpack_postings`, in numpy."""
     rows = _unpack_numpy(starts, sizes, words, block)
     assert rows is not None  # without `ends`
@@ -170,11 +166,7 @@ def unpack_postings_numpy(
 
 
 def postings_are_valid_numpy(
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    words: NDArray[np.uint32],
-    block: int,
-    limit: int,
+    starts: Ints, sizes: Ints, words: Uints, block: int, limit: int
 ) -> bool:
     """As `postings_are_valid`, in numpy."""
     if not (sizes <= limit).all():
@@ -184,12 +176,8 @@ def postings_are_valid_numpy(
 
 
 def _unpack_numpy(
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    words: NDArray[np.uint32],
-    block: int,
-    ends: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
+    starts: Ints, sizes: Ints, words: Uints, block: int, ends: Ints | None = None
+) -> tuple[Ints, Ints, Ints] | None:
     """Unpacks the first blocks of all rows, then the second ones, …; None if a row does not end
     exactly before its word in `ends`."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -223,13 +211,11 @@ def _unpack_numpy(
     return offsets, sums - before - 1, tfs + 1
 
 
-def _get_numpy(
-    words: NDArray[np.uint32], bits: NDArray[np.int64], widths: Any
-) -> NDArray[np.int64]:
+def _get_numpy(words: Uints, bits: Ints, widths: Any) -> Ints:
     at = bits >> 5
     both = words[at].astype(np.uint64) | words[at + 1].astype(np.uint64) << np.uint64(32)
     masks = (np.uint64(1) << widths.astype(np.uint64)) - np.uint64(1)
-    values: NDArray[np.int64] = (both >> (bits & 31).astype(np.uint64) & masks).astype(np.int64)
+    values: Ints = (both >> (bits & 31).astype(np.uint64) & masks).astype(np.int64)
     return values
 
 
@@ -238,9 +224,8 @@ class PackedPostings(NamedTuple):
 
     sizes: NDArray[Any]  # (rows,) ids in each
     starts: NDArray[Any]  # (rows + 1,) words before each
-    words: NDArray[np.uint32]  # of all rows, and spare ones
-    block: int
-    """Ids in a block."""
+    words: Uints  # of all rows, and spare ones
+    block: int  # ids in a block
 
     def unpack(self, rows: NDArray[Any] | slice) -> UnpackedPostings:
         """Unpacks some of the rows."""

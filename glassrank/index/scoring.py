@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.compiled import Compiled, compiled, inner
 from glassrank.index.packed_postings import HEADER_BITS, WIDTH_BITS
-
-Floats = NDArray[np.float32]
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints, Uints
 
 MIN_TERM_SCORE = 1e-30
 """The least that a matching term adds, so that a document of score 0 is still a match."""
@@ -58,8 +57,7 @@ class BM25:
 
     k1: float = 0.9
     b: float = 0.4
-    rounded: bool = False
-    """Quantizes lengths as Lucene does, for exactly the same ranking."""
+    rounded: bool = False  # quantizes lengths as Lucene does, for exactly the same ranking
 
     def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """The factors of a term."""
@@ -80,10 +78,8 @@ class BM25:
 
 @dataclass(frozen=True)
 class QL:
-    """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0.
-
-    Only matching terms count: this is Lucene's Dirichlet smoothing, not the textbook's.
-    """
+    """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0. Only
+    matching terms count: this is Lucene's Dirichlet smoothing, not the textbook's."""
 
     mu: float = 1000.0
     rounded: bool = False
@@ -104,7 +100,7 @@ class QL:
         return np.asarray(np.maximum(matched, MIN_TERM_SCORE))
 
 
-def quantize_lengths(lengths: NDArray[Any]) -> NDArray[np.int64]:
+def quantize_lengths(lengths: NDArray[Any]) -> Ints:
     """As Lucene stores a length in one byte: exact up to 40, then four leading bits above 24.
 
     >>> quantize_lengths(np.array([40, 81, 129, 210])).tolist()
@@ -142,37 +138,37 @@ KIND_QL = 1
 class Queries(NamedTuple):
     """Several queries: query i has the terms `offsets[i]` to `offsets[i + 1]`."""
 
-    offsets: NDArray[np.int64]  # (Q + 1,)
-    starts: NDArray[np.int64]  # (query terms,) first words of their postings
-    sizes: NDArray[np.int64]  # (query terms,) document frequencies
-    weights: NDArray[np.float32]  # (query terms,)
-    scales: NDArray[np.float32]  # (query terms,) of query likelihood
+    offsets: Ints  # (Q + 1,)
+    starts: Ints  # (query terms,) first words of their postings
+    sizes: Ints  # (query terms,) document frequencies
+    weights: Floats  # (query terms,)
+    scales: Floats  # (query terms,) of query likelihood
 
 
 class SegmentPostings(NamedTuple):
     """The packed postings of a segment; all arrays are read-only (`as_readonly`)."""
 
-    words: NDArray[np.uint32]
-    lengths: NDArray[np.float32]  # (N,) length norms
-    live: NDArray[np.bool_]  # (N,), or empty if no document is deleted
+    words: Uints
+    lengths: Floats  # (N,) length norms
+    live: Bools  # (N,), or empty if no document is deleted
 
 
 class TopKBuffers(NamedTuple):
     """Output buffers, best first."""
 
-    docs: NDArray[np.uint32]  # (Q, k)
-    scores: NDArray[np.float32]  # (Q, k)
-    sizes: NDArray[np.int64]  # (Q,) results of each query
+    docs: Uints  # (Q, k)
+    scores: Floats  # (Q, k)
+    sizes: Ints  # (Q,) results of each query
 
 
 class _Work(NamedTuple):
     """Buffers for one window of documents."""
 
-    window: NDArray[np.float32]  # (WINDOW,) scores
-    marks: NDArray[np.bool_]  # (WINDOW,) scores above the floor
+    window: Floats  # (WINDOW,) scores
+    marks: Bools  # (WINDOW,) scores above the floor
     words: NDArray[np.uint64]  # the same memory, eight marks at a time
     cursors: Any  # (terms,) records of `_CURSOR`
-    logs: NDArray[np.float32]  # (terms, _LOG_TABLE)
+    logs: Floats  # (terms, _LOG_TABLE)
 
 
 @inner
@@ -276,10 +272,8 @@ def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> i
 def _sort_descending(
     scores: Any, docs: Any, n: int, other_scores: Any, other_docs: Any, starts: Any
 ) -> None:
-    """Stable radix sort of the first n, best first; the result is in the *other* arrays.
-
-    The bits of positive floats have the order of the floats.
-    """
+    """Stable radix sort of the first n, best first; the result is in the *other* arrays. The bits
+    of positive floats have the order of the floats."""
     for turn in range(3):
         shift = np.uint32(turn * _RADIX_BITS)
         keys = scores[:n].view(np.uint32)

@@ -29,18 +29,16 @@ from glassrank.index.scoring import (
     KIND_QL,
     POSTINGS_BLOCK,
     QL,
-    Floats,
     Queries,
     SegmentPostings,
     TopKBuffers,
     search_segment,
 )
 from glassrank.index.snapshot import Snapshot
-from glassrank.storage.mapped_arrays import as_readonly
+from glassrank.storage.mapped_arrays import Floats, Ints, as_readonly
 from glassrank.text import EnglishAnalyzer
 
-WeightedQuery = Mapping[str, float]
-"""Term -> weight."""
+WeightedQuery = Mapping[str, float]  # term -> weight
 
 _QUERIES_AT_ONCE = 32
 
@@ -51,10 +49,9 @@ MAX_POSTINGS = 30_000_000
 class TopK(NamedTuple):
     """The top k documents of a query, best first."""
 
-    docs: NDArray[np.int64]  # (k,)
+    docs: Ints  # (k,)
     scores: Floats  # (k,)
-    missing: tuple[str, ...] = ()
-    """Shards that did not answer."""
+    missing: tuple[str, ...] = ()  # shards that did not answer
     fused: Floats | None = None
     """(k,) where they were retrieved by vectors, too: what they are ordered by. `scores` are then
     those by terms, which models interpolate with."""
@@ -107,7 +104,7 @@ def search(
 
 
 def score_terms(
-    snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
+    snapshot: Snapshot, query: WeightedQuery, docs: Ints, method: BM25 | QL
 ) -> NDArray[np.float64]:
     """The part of each term in the scores of these documents, which are sums: (docs, terms)."""
     single_terms = [{term: weight} for term, weight in query.items()]
@@ -234,8 +231,7 @@ def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
 _EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")  # as Anserini's
 _FOREIGN_EXPANSION_TERM = regex.compile(r"[\p{L}\p{M}\p{N}]{2,20}")
 _TERMS_PER_CHECK = 64
-_MAX_DF = 0.1
-"""Terms in a larger fraction of the documents do not expand a query."""
+_MAX_DF = 0.1  # terms in a larger fraction of the documents do not expand a query
 
 
 @dataclass(frozen=True)
@@ -245,8 +241,7 @@ class RM3:
     base: BM25 | QL
     terms: int = 10
     docs: int = 10
-    weight: float = 0.5
-    """Of the original query; the expansion has the rest."""
+    weight: float = 0.5  # of the original query; the expansion has the rest
 
 
 def expand(
@@ -264,7 +259,7 @@ def expand(
     return {
         term: method.weight * original.get(term, 0.0)
         + (1 - method.weight) * relevance.get(term, 0.0)
-        for term in [*original, *(term for term in relevance if term not in original)]
+        for term in {**original, **relevance}
     }
 
 

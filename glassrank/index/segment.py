@@ -35,7 +35,10 @@ from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayDtypes,
+    Bools,
+    Ints,
     Strings,
+    Uints,
     as_readonly,
     open_array,
     open_arrays,
@@ -43,15 +46,17 @@ from glassrank.storage.mapped_arrays import (
 from glassrank.types import Doc
 
 VECTORS_BLOCK = 16
+_STRINGS = ("ids", "terms", "texts", "fields")
+_PACKED = {"vectors": VECTORS_BLOCK, "postings": POSTINGS_BLOCK}
 _OFFSETS = (*SMALL_DTYPES, np.int64)
 ARRAYS: ArrayDtypes = {
-    **{f"{name}.offsets": _OFFSETS for name in ("ids", "terms", "texts", "fields")},
-    **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
+    **{f"{name}.offsets": _OFFSETS for name in _STRINGS},
+    **{f"{name}.data": [np.uint8] for name in _STRINGS},
     "lengths": SMALL_DTYPES,
     "term_totals": _OFFSETS,
-    **{f"{name}.sizes": SMALL_DTYPES for name in ("vectors", "postings")},
-    **{f"{name}.starts": _OFFSETS for name in ("vectors", "postings")},
-    **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
+    **{f"{name}.sizes": SMALL_DTYPES for name in _PACKED},
+    **{f"{name}.starts": _OFFSETS for name in _PACKED},
+    **{f"{name}.words": [np.uint32] for name in _PACKED},
 }
 _FIELDS = {"title": str, "source": str, "metadata": dict}
 MAX_FIELDS_BYTES = 256 << 10
@@ -83,8 +88,7 @@ class SegmentRecord:
     docs: int
     tokens: int
     files: dict[str, FileRecord]
-    deleted: str | None = None
-    """The file of `files` that lists deleted documents."""
+    deleted: str | None = None  # the file of `files` that lists deleted documents
 
     def without_deletions(self) -> "SegmentRecord":
         """The record of the same segment with no document deleted."""
@@ -109,7 +113,7 @@ class Segment:
         try:
             with parent.child(record.name) as folder:
                 arrays = open_arrays(folder, record.files, ARRAYS, verify=verify)
-                self.deleted: NDArray[np.uint32] = np.empty(0, np.uint32)
+                self.deleted: Uints = np.empty(0, np.uint32)
                 if name := record.deleted:
                     file = record.files[name]
                     self.deleted = open_array(folder, name, file, [np.uint32], verify=verify)
@@ -117,18 +121,19 @@ class Segment:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or build the index again"
             ) from None
-        self.ids, self.terms, self.texts, self.fields = (
-            Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
-            for name in ("ids", "terms", "texts", "fields")
-        )
-        self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
+        self.strings = {
+            name: Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"]) for name in _STRINGS
+        }
+        self.ids, self.terms, self.texts, self.fields = self.strings.values()
+        self.lengths: Uints = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
-        self.vectors, self.postings = (
-            PackedPostings(
+        self.packed = {
+            name: PackedPostings(
                 arrays[f"{name}.sizes"], arrays[f"{name}.starts"], arrays[f"{name}.words"], block
             )
-            for name, block in (("vectors", VECTORS_BLOCK), ("postings", POSTINGS_BLOCK))
-        )
+            for name, block in _PACKED.items()
+        }
+        self.vectors, self.postings = self.packed.values()
         check_shapes(self)
         check_deleted(self)
         same = record.without_deletions()
@@ -141,7 +146,7 @@ class Segment:
         return self.record.docs
 
     @cached_property
-    def live(self) -> NDArray[np.bool_]:
+    def live(self) -> Bools:
         """Lucene's live docs: true for documents that are not deleted; empty if none is."""
         if not len(self.deleted):
             return np.empty(0, np.bool_)
@@ -151,10 +156,8 @@ class Segment:
 
     @cached_property
     def deleted_statistics(self) -> tuple[int, dict[int, tuple[int, int]]]:
-        """Tokens, and term -> (documents, occurrences), of the deleted documents.
-
-        They are subtracted from the collection's statistics: a deletion changes all scores at once.
-        """
+        """Tokens, and term -> (documents, occurrences), of the deleted documents. Subtracted from
+        the collection's statistics, so that a deletion changes all scores at once."""
         rows = self.vectors.unpack(self.deleted)
         terms, which = np.unique(self.terms_by_df[rows.ids], return_inverse=True)
         occurrences = np.bincount(which, rows.tfs).astype(np.int64)
@@ -163,11 +166,11 @@ class Segment:
         return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
     @cached_property
-    def terms_by_df(self) -> NDArray[np.int64]:
+    def terms_by_df(self) -> Ints:
         """The terms in the order in which term vectors number them."""
         return sort_terms_by_df(self.postings.sizes)
 
-    def term_vector(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    def term_vector(self, number: int) -> tuple[Ints, Uints]:
         """The terms of a document, in no order, and their tf."""
         row = self.vectors.unpack(slice(number, number + 1))
         return self.terms_by_df[row.ids], row.tfs
@@ -210,7 +213,7 @@ class Segment:
         )
 
 
-def sort_terms_by_df(frequencies: NDArray[Any]) -> NDArray[np.int64]:
+def sort_terms_by_df(frequencies: NDArray[Any]) -> Ints:
     """By descending document frequency; frequencies above 65,535 count as equal.
 
     >>> sort_terms_by_df(np.array([1, 3, 2, 3])).tolist()

@@ -7,8 +7,7 @@ terms, and four bytes for each document and term.
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,18 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.segment_writer import DocBlock, TermStatisticsTable, write_segment
 from glassrank.storage.folders import Folder
-from glassrank.storage.mapped_arrays import Ragged, Strings, as_readonly, pack_strings
+from glassrank.storage.mapped_arrays import (
+    Ints,
+    Ragged,
+    Strings,
+    Uints,
+    concat_ranges,
+    pack_strings,
+)
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
-DOCS_AT_ONCE = 1 << 15
-"""Documents in a block of a merge."""
+DOCS_AT_ONCE = 1 << 15  # documents in a block of a merge
 _NOT_A_TERM = -1
 
 
@@ -54,8 +59,7 @@ class SegmentBuilder:
         self._fields: list[bytes] = []
         self._tokens = array("i")
         self._ends = array("q", [0])
-        self.bytes = 0
-        """Approximate memory of the documents."""
+        self.bytes = 0  # approximate memory of the documents
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -98,13 +102,9 @@ class SegmentBuilder:
             np.frombuffer(self._ends, np.int64),
             np.array(order, np.int64),
         )
-        block = DocBlock(
-            ids=pack_strings(ids),
-            texts=pack_strings([self._texts[i] for i in order]),
-            fields=pack_strings([self._fields[i] for i in order]),
-            terms=Ragged(vector_offsets, vector_terms),
-            tfs=vector_tfs,
-        )
+        columns = {"ids": self._ids, "texts": self._texts, "fields": self._fields}
+        strings = {name: pack_strings([rows[i] for i in order]) for name, rows in columns.items()}
+        block = DocBlock(strings, Ragged(vector_offsets, vector_terms), vector_tfs)
         known = TermStatisticsTable(
             [term.encode("utf-8", "replace") for term in terms],
             np.bincount(vector_terms, minlength=len(terms)),
@@ -114,9 +114,7 @@ class SegmentBuilder:
 
 
 @compiled
-def _count(
-    tokens: NDArray[np.int32], ends: NDArray[np.int64], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
+def _count(tokens: NDArray[np.int32], ends: Ints, order: Ints) -> tuple[Ints, Uints, Uints]:
     """Term vectors: the sorted terms of each document, with their tf."""
     offsets = np.zeros(len(order) + 1, np.int64)
     terms = np.empty(len(tokens), np.uint32)
@@ -142,36 +140,43 @@ def _count(
 def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
     """Writes one segment with the live documents of several."""
     owners, docs = _document_order(segments)
-    terms = _live_terms(segments)
+    counts = [_count_live(segment) for segment in segments]
+    terms = sorted(
+        {
+            term
+            for segment, (frequencies, _) in zip(segments, counts, strict=True)
+            for term, frequency in zip(_as_bytes(segment.terms), frequencies.tolist(), strict=True)
+            if frequency
+        }
+    )
     numbers = {term: number for number, term in enumerate(terms)}
     renumber = [
         np.array([numbers.get(term, 0) for term in _as_bytes(segment.terms)], np.uint32)
         for segment in segments
     ]
+    known = TermStatisticsTable(terms, *(np.zeros(len(terms), np.int64) for _ in range(2)))
+    for mine, (frequencies, totals) in zip(renumber, counts, strict=True):
+        is_live = frequencies > 0  # terms of deleted documents alone have no new number
+        known.frequencies[mine[is_live]] += frequencies[is_live]
+        known.totals[mine[is_live]] += totals[is_live]
     blocks = (
         _block(segments, renumber, owners[part], docs[part])
         for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
     )
-    return write_segment(folder, name, _count_live(segments, terms, renumber), blocks)
+    return write_segment(folder, name, known, blocks)
 
 
-def _count_live(
-    segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
-) -> TermStatisticsTable:
-    """The statistics of terms over live documents."""
-    frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
-    for segment, numbers in zip(segments, renumber, strict=True):
-        columns = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
-        for number, deleted in segment.deleted_statistics[1].items():
-            columns[0][number] -= deleted[0]
-            columns[1][number] -= deleted[1]
-        for total, column in zip((frequencies, totals), columns, strict=True):
-            is_live = column > 0  # terms of deleted documents alone have no new number
-            total[numbers[is_live]] += column[is_live]
-    return TermStatisticsTable(terms, frequencies, totals)
+def _count_live(segment: Segment) -> tuple[Ints, Ints]:
+    """Live documents that contain each term, and its occurrences in them."""
+    frequencies = segment.postings.sizes.astype(np.int64)
+    totals = segment.term_totals.astype(np.int64)
+    for term, (docs, occurrences) in segment.deleted_statistics[1].items():
+        frequencies[term] -= docs
+        totals[term] -= occurrences
+    return frequencies, totals
 
 
-def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], Ints]:
     """The segment of each document of the result, in the order of ids, and its number there."""
 
     def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
@@ -191,82 +196,28 @@ def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDA
     return owners, docs
 
 
-def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
-    """The sorted terms of live documents."""
-    terms: set[bytes] = set()
-    for segment in segments:
-        _, deleted = segment.deleted_statistics
-        frequencies = segment.postings.sizes
-        gone = {term for term, (docs, _) in deleted.items() if docs == frequencies[term]}
-        terms.update(t for number, t in enumerate(_as_bytes(segment.terms)) if number not in gone)
-    return sorted(terms)
-
-
 def _as_bytes(strings: Strings) -> Iterator[bytes]:
     return map(strings.get_bytes, range(len(strings)))
 
 
 def _block(
-    segments: Sequence[Segment],
-    renumber: Sequence[NDArray[np.uint32]],
-    owners: NDArray[np.int32],
-    docs: NDArray[np.int64],
+    segments: Sequence[Segment], renumber: Sequence[Uints], owners: NDArray[np.int32], docs: Ints
 ) -> DocBlock:
-    def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
-        return _gather([rows(segment) for segment in segments], owners, docs)
+    def gather(name: str) -> Ragged:
+        columns = [segment.strings[name] for segment in segments]
+        rows = zip(owners.tolist(), docs.tolist(), strict=True)
+        return pack_strings([columns[owner].get_bytes(doc) for owner, doc in rows])
 
-    vectors = [
-        segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
-    ]
-    positions = np.empty(len(docs), np.int64)  # (n,) among the documents of the same segment
-    for owner in range(len(segments)):
-        mine = owners == owner
-        positions[mine] = np.arange(np.count_nonzero(mine))
-    terms = _gather(
-        [
-            (rows.offsets, numbers[segment.terms_by_df[rows.ids]])
-            for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
-        ],
-        owners,
-        positions,
-    )
-    tfs = _gather([(rows.offsets, rows.tfs) for rows in vectors], owners, positions)
-    return DocBlock(
-        ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
-        texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
-        fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
-        terms=terms,
-        tfs=tfs.values,
-    )
-
-
-def _gather(
-    rows: Sequence[tuple[NDArray[np.int64], NDArray[Any]]],
-    owners: NDArray[np.int32],
-    docs: NDArray[np.int64],
-) -> Ragged:
-    """Merges rows of several ragged arrays, in a given order."""
+    places = [np.flatnonzero(owners == owner) for owner in range(len(segments))]
+    vectors = [s.vectors.unpack(docs[mine]) for s, mine in zip(segments, places, strict=True)]
     sizes = np.zeros(len(docs), np.int64)
-    for owner, (offsets, _) in enumerate(rows):
-        mine = owners == owner
-        sizes[mine] = offsets[docs[mine] + 1] - offsets[docs[mine]]
-    out_offsets = np.concatenate([[0], np.cumsum(sizes)])
-    out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
-    for owner, (offsets, values) in enumerate(rows):
-        mine = np.flatnonzero(owners == owner)
-        starts = offsets[docs[mine]].astype(np.int64)
-        _copy_rows(as_readonly(values), starts, sizes[mine], out, out_offsets[mine])
-    return Ragged(out_offsets, out)
-
-
-@compiled
-def _copy_rows(
-    values: NDArray[Any],
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    out: NDArray[Any],
-    out_starts: NDArray[np.int64],
-) -> None:
-    for i in range(len(starts)):
-        for j in range(sizes[i]):
-            out[out_starts[i] + j] = values[starts[i] + j]
+    for mine, rows in zip(places, vectors, strict=True):
+        sizes[mine] = np.diff(rows.offsets)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    terms, tfs = (np.empty(offsets[-1], np.uint32) for _ in range(2))
+    for segment, numbers, mine, rows in zip(segments, renumber, places, vectors, strict=True):
+        into = concat_ranges(offsets[mine], sizes[mine])
+        terms[into] = numbers[segment.terms_by_df[rows.ids]]
+        tfs[into] = rows.tfs
+    strings = {name: gather(name) for name in ("ids", "texts", "fields")}
+    return DocBlock(strings, Ragged(offsets, terms), tfs)

@@ -5,6 +5,7 @@ postings and term vectors are sorted, stay within their arrays, and agree with e
 the statistics. Whatever else is wrong with an untrusted segment can only lead to odd rankings.
 """
 
+from collections.abc import Sized
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from glassrank.backends.compiled import compiled, is_worth_compiling
 from glassrank.errors import CorruptError
 from glassrank.index.packed_postings import SPARE_WORDS
-from glassrank.storage.mapped_arrays import is_partition
+from glassrank.storage.mapped_arrays import Ints, Uints, is_partition
 
 if TYPE_CHECKING:
     from glassrank.index.segment import Segment
@@ -25,24 +26,15 @@ _DOCS_AT_ONCE = 1 << 15
 def check_shapes(segment: "Segment") -> None:
     """Checks that the lengths of arrays agree with the manifest and with each other; fast."""
     docs, terms = segment.record.docs, len(segment.term_totals)
-    for name, array, length in (
-        ("ids.offsets", segment.ids.offsets, docs + 1),
-        ("texts.offsets", segment.texts.offsets, docs + 1),
-        ("fields.offsets", segment.fields.offsets, docs + 1),
-        ("lengths", segment.lengths, docs),
-        ("terms.offsets", segment.terms.offsets, terms + 1),
-        ("vectors.sizes", segment.vectors.sizes, docs),
-        ("vectors.starts", segment.vectors.starts, docs + 1),
-        ("postings.sizes", segment.postings.sizes, terms),
-        ("postings.starts", segment.postings.starts, terms + 1),
-    ):
-        if len(array) != length:
-            raise _damaged(segment, name, f"expected {length} values, found {len(array)}")
-    for name, rows in (("vectors", segment.vectors), ("postings", segment.postings)):
-        words = int(rows.starts[-1]) + SPARE_WORDS
-        if len(rows.words) != words:
-            problem = f"expected {words} values, found {len(rows.words)}"
-            raise _damaged(segment, f"{name}.words", problem)
+    counts = {"terms": terms, "postings": terms}  # all others have a row for each document
+    _require_length(segment, "lengths", segment.lengths, docs)
+    for name, strings in segment.strings.items():
+        _require_length(segment, f"{name}.offsets", strings.offsets, counts.get(name, docs) + 1)
+    for name, rows in segment.packed.items():
+        count = counts.get(name, docs)
+        _require_length(segment, f"{name}.sizes", rows.sizes, count)
+        _require_length(segment, f"{name}.starts", rows.starts, count + 1)
+        _require_length(segment, f"{name}.words", rows.words, int(rows.starts[-1]) + SPARE_WORDS)
 
 
 def check_values(segment: "Segment") -> None:
@@ -50,12 +42,7 @@ def check_values(segment: "Segment") -> None:
     docs, terms = len(segment), len(segment.terms)
     is_large = is_worth_compiling(10 * (docs + terms))
     ascend, count = (_ascend, _count) if is_large else (_ascend_numpy, _count_numpy)
-    for name, strings in (
-        ("ids", segment.ids),
-        ("terms", segment.terms),
-        ("texts", segment.texts),
-        ("fields", segment.fields),
-    ):
+    for name, strings in segment.strings.items():
         _require(segment, f"{name}.offsets", is_partition(strings.offsets, len(strings.data)))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
         offsets = strings.offsets.astype(np.int64)
@@ -64,9 +51,8 @@ def check_values(segment: "Segment") -> None:
         ("vectors", segment.vectors, terms),
         ("postings", segment.postings, docs),
     ):
-        _require(
-            segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS)
-        )
+        words = len(rows.words) - SPARE_WORDS
+        _require(segment, f"{name}.starts", is_partition(rows.starts, words))
         _require(segment, f"{name}.words", rows.is_valid(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
     lengths_agree = True
@@ -88,20 +74,27 @@ def check_deleted(segment: "Segment") -> None:
     _require(segment, "deleted", ascend)
 
 
-def _require(segment: "Segment", name: str, is_valid: bool | np.bool_) -> None:
+def _require_length(segment: "Segment", name: str, array: Sized, length: int) -> None:
+    problem = f"expected {length} values, found {len(array)}"
+    _require(segment, name, len(array) == length, problem)
+
+
+def _require(
+    segment: "Segment",
+    name: str,
+    is_valid: bool | np.bool_,
+    problem: str = "its values are not valid",
+) -> None:
     if not is_valid:
-        raise _damaged(segment, name, "its values are not valid")
-
-
-def _damaged(segment: "Segment", name: str, problem: str) -> CorruptError:
-    file = segment.record.deleted if name == "deleted" else f"{name}.npy"
-    return CorruptError(
-        f"{segment.folder / str(file)} is damaged: {problem}; build the index again from its texts"
-    )
+        file = segment.record.deleted if name == "deleted" else f"{name}.npy"
+        raise CorruptError(
+            f"{segment.folder / str(file)} is damaged: {problem}; "
+            "build the index again from its texts"
+        )
 
 
 @compiled
-def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+def _ascend(offsets: Ints, data: NDArray[np.uint8]) -> bool:
     """Whether each string is greater than the one before, by its bytes."""
     for i in range(1, len(offsets) - 1):
         before, start, end = offsets[i - 1], offsets[i], offsets[i + 1]
@@ -119,12 +112,7 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 
 @compiled
 def _count(
-    offsets: NDArray[np.int64],
-    terms: NDArray[np.uint32],
-    tfs: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    frequencies: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    offsets: Ints, terms: Uints, tfs: Uints, lengths: Uints, frequencies: Ints, totals: Ints
 ) -> bool:
     """Counts the terms of term vectors; whether the length of each document is its sum of tfs."""
     for doc in range(len(offsets) - 1):
@@ -139,22 +127,15 @@ def _count(
     return True
 
 
-def _ascend_numpy(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
-    """As `_ascend`, for small segments."""
+def _ascend_numpy(offsets: Ints, data: NDArray[np.uint8]) -> bool:
     content = data.tobytes()
     strings = (content[start:end] for start, end in pairwise(offsets.tolist()))
     return all(before < after for before, after in pairwise(strings))
 
 
 def _count_numpy(
-    offsets: NDArray[np.int64],
-    terms: NDArray[np.uint32],
-    tfs: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    frequencies: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    offsets: Ints, terms: Uints, tfs: Uints, lengths: Uints, frequencies: Ints, totals: Ints
 ) -> bool:
-    """As `_count`, in numpy."""
     frequencies += np.bincount(terms, minlength=len(frequencies))
     totals += np.bincount(terms, tfs, len(totals)).astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(tfs, dtype=np.int64)])[offsets]

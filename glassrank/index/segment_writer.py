@@ -22,8 +22,9 @@ from glassrank.index.segment import VECTORS_BLOCK, SegmentRecord, sort_terms_by_
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import (
     ArrayFolder,
-    ArrayWriter,
+    Ints,
     Ragged,
+    Uints,
     as_readonly,
     pack_strings,
 )
@@ -33,52 +34,33 @@ _DOCS_AT_ONCE = 1 << 15
 
 
 class DocBlock(NamedTuple):
-    """Documents: ids, texts and fields as bytes, term vectors as terms and tfs."""
+    """Documents: their ids, texts and fields as bytes, term vectors as terms and tfs."""
 
-    ids: Ragged
-    texts: Ragged
-    fields: Ragged
+    strings: dict[str, Ragged]  # `ids`, `texts` and `fields`
     terms: Ragged  # in any order within a document
-    tfs: NDArray[np.uint32]  # of the values of `terms`
+    tfs: Uints  # of the values of `terms`
 
 
 class TermStatisticsTable(NamedTuple):
     """The terms of a segment, known before its documents are written."""
 
     terms: Sequence[bytes]  # sorted
-    frequencies: NDArray[np.int64]  # (T,) documents that contain each
-    totals: NDArray[np.int64]  # (T,) occurrences of each
+    frequencies: Ints  # (T,) documents that contain each
+    totals: Ints  # (T,) occurrences of each
 
 
-class _CompactArray:
-    """Collects integers and writes them in the smallest dtype that holds them."""
+def _compact(numbers: NDArray[Any]) -> NDArray[Any]:
+    """In the smallest dtype that holds them."""
+    return numbers.astype(smallest_dtype(int(numbers.max(initial=0))))
 
-    def __init__(self) -> None:
-        self._parts: list[NDArray[Any]] = []
 
-    def append(self, numbers: NDArray[Any]) -> None:
-        """Adds integers."""
-        self._parts.append(numbers.astype(smallest_dtype(int(numbers.max(initial=0)))))
+def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, np.uint8), *parts])
 
-    def write(self, out: ArrayFolder, name: str) -> NDArray[Any]:
-        """Writes the integers."""
-        largest = max((int(part.max(initial=0)) for part in self._parts), default=0)
-        writer = out.writer(name, smallest_dtype(largest))
-        for part in self._parts:
-            writer.append(part)
-        return out.finish(name)
 
-    def write_offsets(self, out: ArrayFolder, name: str) -> NDArray[Any]:
-        """Writes 0 and the cumulative sums: the offsets of rows of these sizes."""
-        total = sum(int(part.sum(dtype=np.int64)) for part in self._parts)
-        writer = out.writer(name, smallest_dtype(total))
-        end = 0
-        writer.append(np.zeros(1, np.int64))
-        for part in self._parts:
-            ends = end + np.cumsum(part, dtype=np.int64)
-            writer.append(ends)
-            end = int(ends[-1]) if len(ends) else end
-        return out.finish(name)
+def _offsets(sizes: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Of rows of these sizes."""
+    return _compact(np.concatenate([[0], np.cumsum(_join(sizes), dtype=np.int64)]))
 
 
 class _StringsWriter:
@@ -86,17 +68,15 @@ class _StringsWriter:
 
     def __init__(self, out: ArrayFolder, name: str) -> None:
         self._out, self._name = out, name
-        self._sizes = _CompactArray()
-        self._data: ArrayWriter = out.writer(f"{name}.data", np.uint8)
+        self._sizes: list[NDArray[Any]] = []
+        self._data = out.writer(f"{name}.data", np.uint8)
 
     def append(self, rows: Ragged) -> None:
-        """Writes more strings."""
-        self._sizes.append(np.diff(rows.offsets))
+        self._sizes.append(_compact(np.diff(rows.offsets)))
         self._data.append(rows.values)
 
     def finish(self) -> None:
-        """Writes the offsets."""
-        self._sizes.write_offsets(self._out, f"{self._name}.offsets")
+        self._out.write(f"{self._name}.offsets", _offsets(self._sizes))
 
 
 class _PostingsWriter:
@@ -104,27 +84,21 @@ class _PostingsWriter:
 
     def __init__(self, out: ArrayFolder, name: str, block: int) -> None:
         self._out, self._name, self._block = out, name, block
-        self._sizes, self._words_of_rows = _CompactArray(), _CompactArray()
-        self._words: ArrayWriter = out.writer(f"{name}.words", np.uint32)
+        self._sizes: list[NDArray[Any]] = []
+        self._words_of_rows: list[NDArray[Any]] = []
+        self._words = out.writer(f"{name}.words", np.uint32)
 
     def append(self, rows: UnpackedPostings) -> None:
-        """Packs and writes more rows."""
-        offsets, ids, tfs = (
-            as_readonly(rows.offsets),
-            as_readonly(rows.ids),
-            as_readonly(rows.tfs),
-        )
-        words_of_rows, words = pack_postings(offsets, ids, tfs, self._block)
-        self._sizes.append(np.diff(rows.offsets))
-        self._words_of_rows.append(words_of_rows)
+        words_of_rows, words = pack_postings(*(as_readonly(array) for array in rows), self._block)
+        self._sizes.append(_compact(np.diff(rows.offsets)))
+        self._words_of_rows.append(_compact(words_of_rows))
         self._words.append(words)
 
     def finish(self) -> PackedPostings:
-        """Writes sizes and offsets, and opens the rows for reading."""
         self._words.append(np.zeros(SPARE_WORDS, np.uint32))
         return PackedPostings(
-            self._sizes.write(self._out, f"{self._name}.sizes"),
-            self._words_of_rows.write_offsets(self._out, f"{self._name}.starts"),
+            self._out.write(f"{self._name}.sizes", _join(self._sizes)),
+            self._out.write(f"{self._name}.starts", _offsets(self._words_of_rows)),
             self._out.finish(f"{self._name}.words"),
             self._block,
         )
@@ -143,29 +117,26 @@ def write_segment(
         terms.append(pack_strings(known.terms))
         strings = {part: _StringsWriter(out, part) for part in ("ids", "texts", "fields")}
         vectors = _PostingsWriter(out, "vectors", VECTORS_BLOCK)
-        lengths, totals = _CompactArray(), _CompactArray()
-        totals.append(known.totals)
+        lengths = []
         for block in blocks:
             for part, writer in strings.items():
-                writer.append(getattr(block, part))
+                writer.append(block.strings[part])
             offsets = block.terms.offsets - block.terms.offsets[0]
             vectors.append(_sort(offsets, ranks[block.terms.values], block.tfs))
             # (n,) sums of ragged rows, empty ones included
             running = np.concatenate([[0], np.cumsum(block.tfs, dtype=np.int64)])
-            lengths.append(running[offsets[1:]] - running[offsets[:-1]])
+            lengths.append(_compact(running[offsets[1:]] - running[offsets[:-1]]))
             docs += len(offsets) - 1
             tokens += int(running[-1])
         for writer in (terms, *strings.values()):
             writer.finish()
-        lengths.write(out, "lengths")
-        totals.write(out, "term_totals")
+        out.write("lengths", _join(lengths))
+        out.write("term_totals", _compact(known.totals))
         _write_postings(out, known.frequencies, terms_by_df, vectors.finish())
     return SegmentRecord(name, docs, tokens, out.records)
 
 
-def _sort(
-    offsets: NDArray[np.int64], ids: NDArray[np.uint32], tfs: NDArray[np.uint32]
-) -> UnpackedPostings:
+def _sort(offsets: Ints, ids: Uints, tfs: Uints) -> UnpackedPostings:
     """Sorts each row by id."""
     both = ids.astype(np.uint64) << np.uint64(32) | tfs
     _sort_rows(offsets, both)
@@ -174,10 +145,7 @@ def _sort(
 
 
 def _write_postings(
-    out: ArrayFolder,
-    frequencies: NDArray[np.int64],
-    terms_by_df: NDArray[np.int64],
-    vectors: PackedPostings,
+    out: ArrayFolder, frequencies: Ints, terms_by_df: Ints, vectors: PackedPostings
 ) -> None:
     """Inverts the term vectors, for as many terms at a time as fit in memory."""
     postings = _PostingsWriter(out, "postings", POSTINGS_BLOCK)
@@ -195,7 +163,7 @@ def _write_postings(
     postings.finish()
 
 
-def _term_ranges(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _term_ranges(offsets: Ints) -> Iterator[tuple[int, int]]:
     """Ranges of terms with at most `POSTINGS_AT_ONCE` postings, or of a single term."""
     first, terms = 0, len(offsets) - 1
     while first < terms:
@@ -206,21 +174,21 @@ def _term_ranges(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 @compiled
-def _sort_rows(offsets: NDArray[np.int64], values: NDArray[np.uint64]) -> None:
+def _sort_rows(offsets: Ints, values: NDArray[np.uint64]) -> None:
     for row in range(len(offsets) - 1):
         values[offsets[row] : offsets[row + 1]].sort()
 
 
 @compiled
 def _invert(
-    vector_offsets: NDArray[np.int64],
-    vector_terms: NDArray[np.int64],
-    vector_tfs: NDArray[np.uint32],
+    vector_offsets: Ints,
+    vector_terms: Ints,
+    vector_tfs: Uints,
     first_doc: int,
     first: int,
-    cursors: NDArray[np.int64],
-    docs: NDArray[np.uint32],
-    tfs: NDArray[np.uint32],
+    cursors: Ints,
+    docs: Uints,
+    tfs: Uints,
 ) -> None:
     """Appends documents to the postings of their terms; both stay in order."""
     for doc in range(len(vector_offsets) - 1):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import (
@@ -28,27 +27,19 @@ from glassrank.index.filters import (
     compute_masks,
     parse_filter,
 )
-from glassrank.index.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
-from glassrank.index.segment import (
-    ARRAYS,
-    Segment,
-    SegmentRecord,
-    is_deleted_file,
-    is_segment_name,
-)
+from glassrank.index.scoring import BM25, QL, CollectionStatistics, TermStatistics
+from glassrank.index.segment import ARRAYS, Segment, SegmentRecord, is_deleted_file, is_segment_name
 from glassrank.storage.checksummed_json import check_integer, parse_records, read_json, write_json
 from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import Bools, Floats, Ints
 from glassrank.types import Doc
 
 MANIFEST_FILE = "manifest.json"
-FORMAT = 2
-"""Format 1 had unpacked postings and term vectors."""
+FORMAT = 2  # format 1 had unpacked postings and term vectors
 _KEY = "index"
-_MOST_DOCS = (1 << 32) - 1
-"""Of a segment: documents have 32-bit numbers."""
+_MOST_DOCS = (1 << 32) - 1  # of a segment: documents have 32-bit numbers
 _FILTERS_KEPT = 8
-_TERMS_KEPT = 50_000
-"""About 20 MB, whatever the queries are."""
+_TERMS_KEPT = 50_000  # about 20 MB, whatever the queries are
 
 
 @dataclass(frozen=True)
@@ -56,8 +47,7 @@ class Manifest:
     """The segments of an index."""
 
     analyzer: str
-    generation: int = 0
-    """The number of changes since the index was made."""
+    generation: int = 0  # the number of changes since the index was made
     segments: tuple[SegmentRecord, ...] = ()
     id: str = ""
     """Random, new with every change: an index that is built again has the same generations. Indexes
@@ -216,7 +206,7 @@ class Snapshot:
         conditions = None if where is None else parse_filter(where)
         return self.with_masks(self._masks(conditions)) if conditions else self
 
-    def with_masks(self, masks: Sequence[NDArray[np.bool_]]) -> "Snapshot":
+    def with_masks(self, masks: Sequence[Bools]) -> "Snapshot":
         """A snapshot whose searches return only these documents, given as a mask per segment."""
         chosen = copy.copy(self)
         chosen.live = tuple(
@@ -224,13 +214,13 @@ class Snapshot:
         )
         return chosen
 
-    def with_docs(self, docs: NDArray[np.int64]) -> "Snapshot":
+    def with_docs(self, docs: Ints) -> "Snapshot":
         """A snapshot whose searches return only these documents, by their numbers."""
         chosen = np.zeros(self.bases[-1], np.bool_)
         chosen[docs] = True
         return self.with_masks(np.split(chosen, self.bases[1:-1]))
 
-    def are_live(self, docs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def are_live(self, docs: Ints) -> Bools:
         """Of each document, whether searches may return it."""
         positions = np.searchsorted(self.bases, docs, side="right") - 1
         answers = np.ones(len(docs), np.bool_)
@@ -294,9 +284,7 @@ def _columns(segments: Sequence[Segment]) -> list[tuple[Columns, int]]:
     return [(build_columns(segment), len(segment)) for segment in segments]
 
 
-def _masks(
-    parts: Callable[[], list[tuple[Columns, int]]], where: Filter
-) -> list[NDArray[np.bool_]]:
+def _masks(parts: Callable[[], list[tuple[Columns, int]]], where: Filter) -> list[Bools]:
     return compute_masks(where, parts())
 
 

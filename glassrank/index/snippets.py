@@ -1,21 +1,19 @@
 """Snippets: the part of a text that matches a query best."""
 
+from collections.abc import Callable
+from functools import lru_cache, partial
 from string import ascii_lowercase, digits
 from typing import NamedTuple
 
 from glassrank.text.analysis import Analyzer, WordAnalyzer, word_spans
 
 _LETTERS = frozenset(ascii_lowercase + digits)
-_CACHE_LIMIT = 10_000
-"""Entries for one query, whatever its documents contain."""
+_CACHE_LIMIT = 10_000  # entries for one query, whatever its documents contain
 
-Match = tuple[int, int, str]
-"""Start, stop, term."""
+Match = tuple[int, int, str]  # start, stop, term
 
-SNIPPET_CHARS = 240
-"""The default length of a snippet."""
-MAX_CHARS_READ = 20_000
-"""Of a document, so that a snippet of a long one costs no more."""
+SNIPPET_CHARS = 240  # the default length of a snippet
+MAX_CHARS_READ = 20_000  # of a document, so that a snippet of a long one costs no more
 
 _MORE_BEFORE, _MORE_AFTER = "… ", " …"
 
@@ -44,10 +42,10 @@ class SnippetMaker:
 
     def __init__(self, query: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        self._wanted = frozenset(analyzer(query))
-        self._prefixes = {word_prefix(term) for term in self._wanted}
-        # (language, text between two spaces) -> its matches
-        self._cache: dict[tuple[str, str], list[Match]] = {}
+        wanted = frozenset(analyzer(query))
+        self._prefixes = {word_prefix(term) for term in wanted}
+        # Of the text between two spaces.
+        self._matches_inside = lru_cache(_CACHE_LIMIT)(partial(_find_matches, wanted))
 
     def __call__(
         self, text: str, length: int = SNIPPET_CHARS, passage: tuple[int, int] | None = None
@@ -115,24 +113,20 @@ class SnippetMaker:
             for start, stop, term in places[place]
         ]
 
-    def _matches_inside(self, text: str, analyzer: WordAnalyzer) -> list[Match]:
-        key = analyzer.language, text
-        matches = self._cache.get(key)
-        if matches is None:
-            term_of, wanted = analyzer.term, self._wanted
-            if len(self._cache) >= _CACHE_LIMIT:
-                self._cache.clear()
-            matches = self._cache[key] = [
-                (start, stop, term)
-                for start, stop in analyzer.spans(text)
-                if (term := term_of(text[start:stop])) in wanted
-            ]
-        return matches
+
+def _find_matches(wanted: frozenset[str], text: str, analyzer: WordAnalyzer) -> list[Match]:
+    return [
+        (start, stop, term)
+        for start, stop in analyzer.spans(text)
+        if (term := analyzer.term(text[start:stop])) in wanted
+    ]
 
 
-def make_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
-    """The snippet of a single text."""
-    return SnippetMaker(query, analyzer)(text, passage=passage).text
+def snippet_function(
+    query: str, analyzer: Analyzer
+) -> Callable[[str, tuple[int, int] | None], str]:
+    """A function that makes the snippet of a text from its passage."""
+    return lambda text, passage: SnippetMaker(query, analyzer)(text, passage=passage).text
 
 
 def word_prefix(term: str) -> str:

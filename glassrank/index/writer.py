@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
-from glassrank.index.segment import (
-    Segment,
-    SegmentRecord,
-    is_segment_file,
-    is_segment_name,
-)
+from glassrank.index.segment import Segment, SegmentRecord, is_segment_file, is_segment_name
 from glassrank.index.segment_builder import SegmentBuilder, merge_segments
 from glassrank.index.snapshot import (
     MANIFEST_FILE,
@@ -28,13 +23,12 @@ from glassrank.index.snapshot import (
     write_manifest,
 )
 from glassrank.storage.folders import LOCK, Folder, NotDurableError
-from glassrank.storage.mapped_arrays import ArrayWriter
+from glassrank.storage.mapped_arrays import replace_array
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import get_analyzer_by_name
 from glassrank.types import Doc
 
-SEGMENT_BYTES = 96 << 20
-"""Documents stay in memory up to this size, then they are written."""
+SEGMENT_BYTES = 96 << 20  # documents stay in memory up to this size, then they are written
 UNCHANGED = "the index is as it was before"
 _GROWTH = 3
 
@@ -110,10 +104,7 @@ class IndexWriter:
         name = f"deleted-{self.manifest.generation + 1}-{len(deleted)}.npy"
         files = segment.record.without_deletions().files
         with self.folder.child(segment.record.name) as folder:
-            folder.remove(name)  # of a writer that was killed, or did not commit
-            file = ArrayWriter(folder, name, np.uint32)
-            file.append(deleted)
-            files[name] = file.close()
+            files[name] = replace_array(folder, name, deleted)
             folder.sync()
         record = replace(segment.record, files=files, deleted=name)
         self._segments[self._segments.index(segment)] = self._open(record)
@@ -157,14 +148,14 @@ class IndexWriter:
 
 @contextmanager
 def open_writer(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
-    """Locks the index for a writer, and commits at the end of the `with` block.
-
-    With `create`, the index starts empty, and replaces the old one at the commit.
-    """
+    """Locks the index for a writer, and commits at the end of the `with` block. With `create`, the
+    index starts empty, and replaces the old one at the commit."""
     is_new = done = False
     try:
         if create is not None:
-            is_new = _make(path)
+            with suppress(FileExistsError):
+                path.mkdir(parents=True)
+                is_new = True  # only then may it be removed again
         # Opened only once: another folder that replaces it must not be locked.
         with ExitStack() as stack:
             if create is None:
@@ -193,7 +184,10 @@ def open_writer(path: Path, *, create: Manifest | None = None) -> Iterator[Index
         raise disk_error(error, f"write the index {path}", UNCHANGED) from error
     finally:
         if is_new and not done:
-            _remove_folder(path)
+            with suppress(OSError):
+                with Folder.open(path) as folder:
+                    folder.remove(LOCK)
+                path.rmdir()
 
 
 def check_is_index(path: Path, names: Iterable[str]) -> None:
@@ -201,22 +195,6 @@ def check_is_index(path: Path, names: Iterable[str]) -> None:
     known = (MANIFEST_FILE, f".{MANIFEST_FILE}.part", LOCK, "stores")
     if not all(is_segment_name(name) or name in known for name in names):
         raise InputError(f"{path} is not an index; choose another name", code="already_exists")
-
-
-def _make(path: Path) -> bool:
-    """Makes the folder; whether it is new. Only then may it be removed again."""
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _remove_folder(path: Path) -> None:
-    with suppress(OSError):
-        with Folder.open(path) as folder:
-            folder.remove(LOCK)
-        path.rmdir()
 
 
 def _old_manifest(folder: Folder, create: Manifest | None) -> Manifest:
@@ -230,11 +208,8 @@ def _old_manifest(folder: Folder, create: Manifest | None) -> Manifest:
 
 
 def remove_leftovers(folder: Folder) -> None:
-    """Removes segments that the manifest on disk does not name.
-
-    Only that manifest says whether a failed commit came as far as its rename. If it cannot be read,
-    nothing is removed.
-    """
+    """Removes segments that the manifest on disk does not name, if it can be read: only that
+    manifest says whether a failed commit came as far as its rename."""
     try:
         segments = load_manifest(folder).segments if folder.kind(MANIFEST_FILE) else ()
         names = folder.names()

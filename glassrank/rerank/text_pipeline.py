@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from glassrank.deadline import Clock, Deadline, LateError, check_budget, now
 from glassrank.errors import InputError, describe_type
 from glassrank.index.first_stage import DocSource, FirstStage, call_by_deadline, retrieve_ids
-from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, snippet_function
+from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25
 from glassrank.index.search import TopK, check_k, check_query
+from glassrank.index.snippets import snippet_function
 from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
@@ -290,7 +291,9 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _make_hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
+        hits = _make_hits(
+            cascade, snippet_function(query, ENGLISH), k, ids.__getitem__, doc, self.scheduler
+        )
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms)
         return ranking

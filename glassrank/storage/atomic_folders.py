@@ -241,10 +241,8 @@ def write_checksummed_folder(
     path: Path, kind: str, holds: Sequence[str], beside: str = ""
 ) -> Iterator[Path]:
     """A temporary folder to write to; it gets its manifest and its name when it is complete.
-
     `holds` are the names, or patterns of names, of a folder of this kind: a folder with other files
-    is not replaced, since these would be lost. The file `beside` is not in the manifest.
-    """
+    is not replaced, since these would be lost. The file `beside` is not in the manifest."""
     with replace_folder(path) as part:
         _check_replaceable(path, kind, (MANIFEST, *holds))
         yield part
@@ -274,11 +272,7 @@ def write_checksums(folder: Folder, kind: str, names: Sequence[str]) -> None:
 
 
 def read_checksummed_folder(
-    path: Path,
-    kind: str,
-    read: Callable[[ChecksummedFiles], T],
-    remedy: str,
-    no_manifest: str = "",
+    path: Path, kind: str, read: Callable[[ChecksummedFiles], T], remedy: str, no_manifest: str = ""
 ) -> T:
     """Returns `read(files)` of a folder. `remedy` says what to do if there is no such folder,
     `no_manifest` what to do if it has no manifest."""

@@ -19,8 +19,7 @@ from glassrank.storage.folders import NO_FOLLOW, Folder
 
 MAX_LINE_BYTES = 1 << 26
 """Of files with a document on each line (67 MB); also the limit of a document's text."""
-MAX_ROW_BYTES = 1 << 20
-"""Of files with a few ids and numbers on each line."""
+MAX_ROW_BYTES = 1 << 20  # of files with a few ids and numbers on each line
 MAX_EXPANSION = 100
 """A `.gz` may decompress to this many times the bytes read of it: texts reach 10, very repetitive
 ones 50, a bomb 1,000. The first 4 MB are free."""
@@ -30,12 +29,9 @@ FREE_EXPANSION = 1 << 22
 def read_lines(
     path: str | Path, encoding: str = "utf-8", max_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[int, str]]:
-    """(line number, line without its end) of a text file, or of its `.gz`.
-
-    Lines end only at `\\n` or `\\r\\n`, as in every format of the field: a document's text may
-    contain other Unicode line breaks. `encoding` must write a line end as one byte: UTF-8, Latin-1,
-    Windows code pages and most others, but not UTF-16.
-    """
+    """(line number, line without its end) of a text file, or of its `.gz`. Lines end only at
+    `\\n` or `\\r\\n`: a document's text may contain other Unicode line breaks. `encoding` must
+    write a line end as one byte, as most do, but not UTF-16."""
     path = Path(path)
     number = 0
     with open_bytes(path) as file:
@@ -49,11 +45,14 @@ def read_lines(
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
-def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """Blocks of complete lines, of about `size` bytes each, of a file or its `.gz`.
+def read_first_line(path: str | Path, encoding: str = "utf-8") -> str:
+    """The first line that is not blank; empty if there is none."""
+    return next((line for _, line in read_lines(path, encoding) if line.strip()), "")
 
-    For files of millions of short lines, where handling each line takes most of the time.
-    """
+
+def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """Blocks of complete lines, of about `size` bytes each, of a file or its `.gz`: for files of
+    millions of short lines, where handling each line takes most of the time."""
     path = Path(path)
     with open_bytes(path) as file:
         while block := file.read(size):
@@ -117,11 +116,9 @@ class _BoundedGzip(io.RawIOBase):
         self._num_read = 0
 
     def readable(self) -> bool:
-        """For `io.BufferedReader`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Decompresses the next bytes."""
         count = self._content.readinto(buffer)
         self._num_read += count
         if self._num_read > max(FREE_EXPANSION, MAX_EXPANSION * self._file.tell()):
@@ -191,10 +188,15 @@ def replace_file(path: Path) -> Iterator[Path]:
             raise InputError(f"cannot write {path}: it is a device; name a file")
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666))
         yield part
-        _sync(part)
+        descriptor = os.open(part, os.O_RDWR | NO_FOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         part.replace(path)
         in_place = True
-        _sync(path.parent)
+        with Folder.open(path.parent) as parent:
+            parent.sync()
     except OSError as error:
         error.filename = None  # the temporary name means nothing to the user
         if in_place:
@@ -219,14 +221,3 @@ def append_line(path: Path, name: str, line: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             folder.sync()
-
-
-def _sync(path: Path) -> None:
-    is_posix = hasattr(os, "O_DIRECTORY")
-    if not is_posix and path.is_dir():
-        return  # Windows cannot open a folder: a power cut may undo a new name
-    descriptor = os.open(path, (os.O_RDONLY if is_posix else os.O_RDWR) | NO_FOLLOW)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -60,12 +60,7 @@ class Folder:
     def __init__(self, path: Path, descriptor: int | None) -> None:
         """`descriptor` is None where the system has none: then the path is used."""
         self.path = path
-        self._at = descriptor
-
-    @property
-    def descriptor(self) -> int | None:
-        """For calls of the system."""
-        return self._at
+        self.descriptor = descriptor
 
     @classmethod
     def open(cls, path: str | Path, *, follow: bool = True) -> "Folder":
@@ -80,19 +75,24 @@ class Folder:
 
     def _place(self, name: str) -> str | Path:
         """The argument of a call for a name in this folder, besides `**self._dir_fd`."""
-        return self.path / name if self._at is None else name
+        return self.path / name if self.descriptor is None else name
 
     @property
     def _dir_fd(self) -> dict[str, int]:
-        return {} if self._at is None else {"dir_fd": self._at}
+        return {} if self.descriptor is None else {"dir_fd": self.descriptor}
+
+    def _dir_fds(self, into: "Folder") -> dict[str, Any]:
+        if self.descriptor is None:
+            return {}
+        return {"src_dir_fd": self.descriptor, "dst_dir_fd": into.descriptor}
 
     def child(self, name: str) -> "Folder":
         """Opens a folder inside."""
         with self._check_name(name) as path:
             try:
-                if self._at is None:
+                if self.descriptor is None:
                     return Folder.open(path, follow=False)
-                return Folder(path, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._at))
+                return Folder(path, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.descriptor))
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
                     raise CorruptError(
@@ -117,13 +117,13 @@ class Folder:
     def rename(self, name: str, new: str, into: "Folder | None" = None) -> None:
         """Renames an entry, possibly a hidden one; replaces nothing except an empty folder."""
         other = into or self
-        fds = {} if self._at is None else {"src_dir_fd": self._at, "dst_dir_fd": other._at}
-        os.rename(self._place(name), other._place(new), **fds)  # noqa: PTH104
+        os.rename(self._place(name), other._place(new), **self._dir_fds(other))  # noqa: PTH104
 
     def names(self) -> list[str]:
         """All entries, sorted, plain or not."""
         with self._add_path(self.path):
-            return sorted(os.listdir(self.path if self._at is None else self._at))  # noqa: PTH208
+            place = self.path if self.descriptor is None else self.descriptor
+            return sorted(os.listdir(place))  # noqa: PTH208
 
     def kind(self, name: str) -> str | None:
         """`file`, `folder`, `link` or `other`; None if there is no such entry."""
@@ -168,17 +168,17 @@ class Folder:
         """Replaces a file by one durable rename: readers see the old content or the new."""
         part = f".{name}.part"
         with self._check_name(name):
-            self._unlink(part)
+            self.remove_hidden(part)
             try:
                 with self._open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, "w+b") as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                fds = {} if self._at is None else {"src_dir_fd": self._at, "dst_dir_fd": self._at}
-                os.replace(self._place(part), self._place(name), **fds)  # noqa: PTH105
+                places = self._place(part), self._place(name)
+                os.replace(*places, **self._dir_fds(self))  # noqa: PTH105
             finally:
                 with suppress(OSError):
-                    self._unlink(part)
+                    self.remove_hidden(part)
             try:
                 self.sync()
             except OSError as error:
@@ -187,27 +187,25 @@ class Folder:
     def remove(self, name: str) -> None:
         """Removes a file or a link, if it exists."""
         with self._check_name(name):
-            self._unlink(name)
+            self.remove_hidden(name)
 
     def remove_hidden(self, name: str) -> None:
-        """Removes a temporary file, whose name may be hidden."""
-        self._unlink(name)
+        """As `remove`; for temporary files, whose names may be hidden."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._place(name), **self._dir_fd)
 
     def remove_child(
         self, name: str, is_ours: Callable[[str], bool], keep: Collection[str] = ()
     ) -> None:
-        """Removes the files of a folder inside that `is_ours` accepts, and then the folder.
-
-        Files in `keep` stay, and the folder with them. Errors of the disk are ignored: they only
-        cost space.
-        """
+        """Removes the files of a folder inside that `is_ours` accepts, and then the folder. Files
+        in `keep` stay, and the folder with them. Errors of the disk only cost space: ignored."""
         with suppress(OSError, CorruptError):
             with self.child(name) as child:
                 for file in child.names():
                     is_part = file.startswith(".") and file.endswith(".part")  # of a killed `write`
                     if file not in keep and is_ours(file[1:-5] if is_part else file):
                         with suppress(OSError):
-                            child._unlink(file)
+                            child.remove_hidden(file)
             if not keep:
                 os.rmdir(self._place(name), **self._dir_fd)
 
@@ -218,9 +216,9 @@ class Folder:
 
     def sync(self) -> None:
         """Makes the names here durable, where the system can do that."""
-        if self._at is not None:
+        if self.descriptor is not None:
             with self._add_path(self.path):
-                os.fsync(self._at)
+                os.fsync(self.descriptor)
 
     @contextmanager
     def lock(self, child: str | None = None) -> Iterator[None]:
@@ -232,7 +230,7 @@ class Folder:
             finally:
                 if child is not None:
                     with suppress(OSError):
-                        self._unlink(name)
+                        self.remove_hidden(name)
 
     def _lock_file(self, name: str, what: Path) -> IO[bytes]:
         for _ in range(_TRIES):
@@ -250,15 +248,16 @@ class Folder:
     def is_current(self) -> bool:
         """Whether the path still leads here: another folder may have replaced it."""
         try:
-            return self._at is None or os.path.samestat(self.path.stat(), os.fstat(self._at))
+            at = self.descriptor
+            return at is None or os.path.samestat(self.path.stat(), os.fstat(at))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
         """Closes the descriptor; may be called again."""
-        if self._at is not None and self._at >= 0:
-            os.close(self._at)
-            self._at = -1
+        if self.descriptor is not None and self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def __enter__(self) -> "Folder":
         return self
@@ -271,7 +270,7 @@ class Folder:
             f"{self.path / name} is damaged: expected a regular file, not a link, a folder or a "
             "device; restore it from a copy or remove it"
         )
-        if self._at is None and self.kind(name) not in (None, "file"):
+        if self.descriptor is None and self.kind(name) not in (None, "file"):
             raise not_regular
         try:
             descriptor = os.open(self._place(name), flags | _REGULAR_FILE, 0o666, **self._dir_fd)
@@ -284,13 +283,8 @@ class Folder:
             raise not_regular
         return os.fdopen(descriptor, mode)
 
-    def _unlink(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            os.unlink(self._place(name), **self._dir_fd)
-
     def _stat(self, name: str) -> os.stat_result:
-        place = self._place(name)
-        return os.stat(place, **self._dir_fd, follow_symlinks=False)  # noqa: PTH116
+        return os.stat(self._place(name), **self._dir_fd, follow_symlinks=False)  # noqa: PTH116
 
     @contextmanager
     def _check_name(self, name: str) -> Iterator[Path]:

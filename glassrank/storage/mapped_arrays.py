@@ -7,12 +7,12 @@ import io
 import mmap
 import os
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, NamedTuple, overload
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,9 +21,13 @@ from glassrank.errors import CorruptError
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 
+Ints = NDArray[np.int64]
+Uints = NDArray[np.uint32]
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
 _HEADER_BYTES = 128
 _READ_BYTES = 1 << 22
-_ROWS_AT_ONCE = 1 << 16
 _REMEDY = "restore it from a copy or build it again"
 
 
@@ -99,6 +103,17 @@ class ArrayWriter:
             self._file.close()
 
 
+def replace_array(folder: Folder, name: str, array: NDArray[Any]) -> FileRecord:
+    """Writes a whole array, in the place of what a killed writer may have left there."""
+    folder.remove(name)
+    writer = ArrayWriter(folder, name, array.dtype)
+    try:
+        writer.append(array)
+        return writer.close()
+    finally:
+        writer.discard()
+
+
 def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
     buffer = io.BytesIO()
     description = {
@@ -113,30 +128,24 @@ def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
 
 
 class ArrayFolder:
-    """Writes the arrays of a new folder; `records` has those that are finished.
-
-    As a context manager it closes all files; after a failure the folder is left to be removed.
-    """
+    """Writes the arrays of a new folder; `records` has those that are finished. After a failure
+    the folder is left to be removed."""
 
     def __init__(self, parent: Folder, name: str) -> None:
         self._folder = parent.make_child(name)
+        self.path = self._folder.path
         self.records: dict[str, FileRecord] = {}
         self._open: dict[str, ArrayWriter] = {}
-
-    @property
-    def path(self) -> Path:
-        """The path of the folder, for messages."""
-        return self._folder.path
 
     def writer(self, name: str, dtype: DTypeLike) -> ArrayWriter:
         """The writer of a new array."""
         writer = self._open[name] = ArrayWriter(self._folder, f"{name}.npy", dtype)
         return writer
 
-    def write(self, name: str, array: NDArray[Any]) -> None:
-        """Writes a whole array."""
+    def write(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Writes a whole array, and opens it for reading."""
         self.writer(name, array.dtype).append(array)
-        self.finish(name)
+        return self.finish(name)
 
     def finish(self, name: str) -> NDArray[Any]:
         """Closes an array and opens it for reading, while others are still written."""
@@ -237,16 +246,14 @@ def _checksum(file: IO[bytes], header: bytes) -> int:
     return zlib.crc32(header, crc)
 
 
-def is_partition(offsets: NDArray[np.int64], size: int) -> bool:
+def is_partition(offsets: Ints, size: int) -> bool:
     """Whether these offsets divide `size` values into consecutive rows."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
         return False
-    starts, ends = offsets[:-1], offsets[1:]
-    parts = (slice(i, i + _ROWS_AT_ONCE) for i in range(0, len(starts), _ROWS_AT_ONCE))
-    return all((starts[part] <= ends[part]).all() for part in parts)
+    return bool((offsets[:-1] <= offsets[1:]).all())
 
 
-def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def concat_ranges(starts: Ints, lengths: Ints) -> Ints:
     """
     >>> concat_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -259,7 +266,7 @@ def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDAr
 class Ragged:
     """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
-    offsets: NDArray[np.int64]  # (n + 1,)
+    offsets: Ints  # (n + 1,)
     values: NDArray[Any]
 
     def __len__(self) -> int:
@@ -269,7 +276,7 @@ class Ragged:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     @property
-    def row_ids(self) -> NDArray[np.int64]:
+    def row_ids(self) -> Ints:
         """The row of each value."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
@@ -277,9 +284,8 @@ class Ragged:
         """(n, length), truncated and padded with zeros."""
         sizes = np.minimum(np.diff(self.offsets), length)
         out = np.zeros((len(self), length), np.int32)
-        starts = np.repeat(self.offsets[:-1], sizes)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        out[np.arange(length) < sizes[:, None]] = self.values[starts + within]
+        places = concat_ranges(self.offsets[:-1], sizes)
+        out[np.arange(length) < sizes[:, None]] = self.values[places]
         return out
 
     @classmethod
@@ -289,10 +295,10 @@ class Ragged:
         return cls(_offsets(rows), values)
 
 
-class Strings(Sequence[str]):
+class Strings:
     """Many strings in two arrays: their UTF-8 bytes, and the offset of each."""
 
-    def __init__(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+    def __init__(self, offsets: Ints, data: NDArray[np.uint8]) -> None:
         self.offsets = offsets  # (n + 1,)
         self.data = data  # (bytes,)
         # Memory views give Python integers and bytes without numpy's cost for each item.
@@ -314,13 +320,7 @@ class Strings(Sequence[str]):
         text = part.decode(errors="ignore" if start + len(part) < stop else "replace")
         return text[:characters]
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self.get_bytes(index).decode("utf-8", "replace")
@@ -334,14 +334,8 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """The index of `text`, or -1, by bisection: the strings must be sorted by their bytes."""
         key = text.encode("utf-8", "surrogatepass")  # half a surrogate pair is not found
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.get_bytes(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self.get_bytes(low) == key else -1
+        index = bisect_left(range(len(self)), key, key=self.get_bytes)
+        return index if index < len(self) and self.get_bytes(index) == key else -1
 
 
 def pack_strings(strings: Sequence[bytes]) -> Ragged:
@@ -349,7 +343,7 @@ def pack_strings(strings: Sequence[bytes]) -> Ragged:
     return Ragged(_offsets(strings), np.frombuffer(b"".join(strings), np.uint8))
 
 
-def _offsets(rows: Sequence[Any]) -> NDArray[np.int64]:
+def _offsets(rows: Sequence[Any]) -> Ints:
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
     return offsets

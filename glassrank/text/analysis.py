@@ -4,7 +4,7 @@ its queries in the same way.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 _CACHE_LIMIT = 100_000
@@ -14,10 +14,8 @@ _MAX_CACHED_CHARS = 32  # together about 25 MB, whatever the queries are
 class Analyzer(ABC):
     """The analyzer of an index."""
 
-    language: str
-    """A language code, or `auto` if documents differ."""
-    name: str
-    """Stored in the index. Another name means other terms."""
+    language: str  # a language code, or `auto` if documents differ
+    name: str  # stored in the index. Another name means other terms.
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -44,7 +42,7 @@ class WordAnalyzer(Analyzer):
     """Whether a term differs from its words only in their last characters."""
 
     def __init__(self) -> None:
-        self._terms: dict[str, str] = {}
+        self._cached_term = lru_cache(_CACHE_LIMIT)(self._make_term)
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text."""
@@ -68,14 +66,8 @@ class WordAnalyzer(Analyzer):
 
     def term(self, word: str) -> str:
         """The term of one lower-cased word; empty if it is a stop word."""
-        term = self._terms.get(word)
-        if term is None:
-            term = self._make_term(word)
-            if len(word) <= _MAX_CACHED_CHARS:
-                if len(self._terms) >= _CACHE_LIMIT:
-                    self._terms.clear()
-                self._terms[word] = term
-        return term
+        short = len(word) <= _MAX_CACHED_CHARS
+        return self._cached_term(word) if short else self._make_term(word)
 
     @abstractmethod
     def _make_term(self, word: str) -> str:
@@ -83,17 +75,14 @@ class WordAnalyzer(Analyzer):
 
 
 def lower_case(text: str) -> str:
-    """Lower-cases each character, as Lucene does, so that positions stay.
-
-    `str.lower` would make two characters of İ, and another sigma at the end of a word.
-    """
+    """Lower-cases each character, as Lucene does, so that positions stay: `str.lower` would make
+    two characters of İ, and another sigma at the end of a word."""
     if not text.isascii():
         text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
     return text.lower()
 
 
-LONGEST_WORD = 255
-"""Longer words are split into parts of this many characters, as in Lucene."""
+LONGEST_WORD = 255  # longer words are split into parts of this many characters, as in Lucene
 
 
 def _unicode_pattern() -> str:
@@ -153,7 +142,6 @@ _MAX_RULE_CHARS = 40 * LONGEST_WORD
 This changes nothing, since such words are split anyway."""
 _PARTS_CACHED = 50_000
 _MAX_PART_CHARS = 64  # together about 25 MB, whatever the texts are
-_parts: dict[str, list[str]] = {}
 
 
 def split_unicode_words(text: str) -> list[str]:
@@ -177,12 +165,7 @@ def split_unicode_words(text: str) -> list[str]:
             for limited in _split_every(part, _MAX_RULE_CHARS):
                 words += _words_of(limited)
         else:
-            inside = _parts.get(part)
-            if inside is None:
-                if len(_parts) >= _PARTS_CACHED:
-                    _parts.clear()
-                inside = _parts[part] = _words_of(part)
-            words += inside
+            words += _cached_words_of(part)
     return words
 
 
@@ -198,6 +181,9 @@ def word_spans(text: str) -> Iterator[tuple[int, int]]:
 def _words_of(text: str) -> list[str]:
     """By the rules alone: slower; `split_unicode_words` must agree with it."""
     return [part for word in _word().findall(text) for part in _split_every(word, LONGEST_WORD)]
+
+
+_cached_words_of = lru_cache(_PARTS_CACHED)(_words_of)
 
 
 def _split_every(text: str, length: int) -> list[str]:

@@ -222,10 +222,8 @@ def get_analyzer_by_name(name: str) -> Analyzer:
     """The analyzer of a stored name; its own name differs if its rules have changed."""
     if name.startswith("auto-"):
         return MixedAnalyzer(set(name.partition(":")[2].split("+")) & {*LANGUAGES})
-    _, _, code = name.partition("-")
-    return get_analyzer(
-        code if (code := code.partition("-")[0]) in (*LANGUAGES, "english") else "en"
-    )
+    code = name.partition("-")[2].partition("-")[0]
+    return get_analyzer(code if code in (*LANGUAGES, "english") else "en")
 
 
 def _code(language: str) -> str:

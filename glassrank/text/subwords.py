@@ -94,11 +94,7 @@ def encode_subwords(
         kept.append(read)
         cut_words.append(cut)
     return [
-        TextIds(
-            np.array([*before, *ids[:room], *after], np.int32),
-            cut,
-            max(0, len(ids) - room),
-        )
+        TextIds(np.array([*before, *ids[:room], *after], np.int32), cut, max(0, len(ids) - room))
         for ids, cut in zip(tokenize(kept), cut_words, strict=True)
     ]
 
@@ -137,8 +133,7 @@ class Token(NamedTuple):
     """A token and its (start, stop) in the text; None for special tokens."""
 
     text: str
-    goes_on: bool
-    """Whether it continues the word of the token before it."""
+    goes_on: bool  # whether it continues the word of the token before it
     start: int | None = None
     stop: int | None = None
 

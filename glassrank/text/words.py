@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.text.english import remove_function_words
 
-LONGEST_WORD = 300
-"""Longer words are split."""
+LONGEST_WORD = 300  # longer words are split
 
 # Characters beyond ASCII are replaced by a representative of their class, which keeps rules short.
 _STANDS_FOR = {"L": "é", "N": "²", "P": "§", "S": " ", "-": "\1"}
@@ -48,8 +47,7 @@ class _Rule(NamedTuple):
     pattern: re.Pattern[str]
     lookahead: int
     """The number of characters required after the words; the end of the text counts as one."""
-    splits: bool
-    """Whether the match is split into runs of letters and single characters."""
+    splits: bool  # whether the match is split into runs of letters and single characters
 
 
 _RULES = tuple(
@@ -277,11 +275,8 @@ class GrowingTable(Protocol):
 
 class SubwordVocabulary(Vocabulary):
     """A vocabulary of all words: a new word gets an id when it is first read, and the vector of its
-    n-grams in each of the tables.
-
-    New ids last as long as the model is loaded. They are limited to half a million, so that the
-    memory of a service is bounded; further words share the vector of the unknown word.
-    """
+    n-grams in each of the tables. New ids last as long as the model is loaded. They are limited, to
+    bound a service's memory; further words share the vector of the unknown word."""
 
     def __init__(self, words: Iterable[str], tables: Sequence[GrowingTable]) -> None:
         super().__init__(words)
@@ -311,8 +306,7 @@ class TextIds(NamedTuple):
 
     ids: NDArray[np.int32]  # (L,)
     cut_words: int = 0
-    cut_subwords: int = 0
-    """Subwords of the words that were kept."""
+    cut_subwords: int = 0  # subwords of the words that were kept
 
     @property
     def cut(self) -> int:

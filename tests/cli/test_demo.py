@@ -19,12 +19,10 @@ from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.manifest import default_store_folder, list_stores
 from glassrank.embeddings.writer import open_store_writer
 from glassrank.index import Index
-from glassrank.models.io.load import load_for_inference, load_named
+from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank import load
 from glassrank.serve import Options
-from glassrank.storage.checksummed_json import write_json
-from glassrank.storage.folders import Folder
 from glassrank.types import Doc, Ranking
 
 MOST_SECONDS = 120.0
@@ -201,18 +199,3 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     assert "encoded" not in answer()[1]
     assert ranked[0].depth > 1
     assert ranked[0].hits[0].doc_id in first[0]
-
-
-@pytest.mark.long
-def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
-    index = Index.build([Doc("a", "how to read a file")], tmp_path / "index")
-    encode_index(index, load_named("fast"))
-    (path,) = (tmp_path / "index" / "stores").iterdir()
-    body = json.loads((path / "store.json").read_text())["body"]
-    with Folder.open(path) as folder:
-        write_json(folder, "store.json", {**body, "format": 1})
-    demo._remove_old_stores(index.path)
-    demo._answer(index.path, ["file"], None, 5000.0, 1, quiet=True)
-    store = Store.find(index, load("fast").model)
-    assert store is not None
-    assert store.count_missing(index.snapshot) == 0

@@ -11,7 +11,6 @@ from glassrank.backends.configs import Kernels
 from glassrank.backends.cpu import amx, kernels
 from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 from glassrank.embeddings import Store, encode_index
-from glassrank.embeddings.manifest import stride
 from glassrank.index import Index
 from glassrank.models import MODELS, EmbeddingTable
 from glassrank.models.io.model_folder import SavedModel, Usage
@@ -63,19 +62,3 @@ def test_tiles_give_the_scores_that_vectors_give(index: Index, tmp_path: Path) -
         for tiles in (True, False)
     )
     np.testing.assert_allclose(tiles, vectors, rtol=1e-5)
-
-
-def test_a_store_of_before_keeps_its_rows_and_follows_the_index(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved = wide_saved()
-    with monkeypatch.context() as before:
-        before.setattr(
-            "glassrank.embeddings.doc_encoder.stride", lambda width, dtype: stride(width, "")
-        )
-        encode_index(index, saved, tmp_path / "store", "int8")
-    index.add(some_docs(2, ["new"]))
-    encode_index(index, saved, tmp_path / "store", "int8")
-    store = Store.open(tmp_path / "store", saved.model, index.snapshot)
-    assert store.layout.stride == 224
-    assert {store.part(s.record.name).vectors.shape[1] for s in index.snapshot.segments} == {224}

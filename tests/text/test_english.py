@@ -64,4 +64,4 @@ def test_a_full_memory_of_words_begins_again(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("glassrank.text.analysis._CACHE_LIMIT", 2)
     analyze = EnglishAnalyzer()
     assert analyze("cats dogs birds cats") == ["cat", "dog", "bird", "cat"]
-    assert len(analyze._terms) <= 2
+    assert analyze._cached_term.cache_info().currsize <= 2

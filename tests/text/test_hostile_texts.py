@@ -16,9 +16,8 @@ from glassrank.errors import InputError
 from glassrank.research.train.vector_files import read_subwords, read_vectors
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.analysis import (
-    _MAX_CACHED_CHARS,
     _MAX_PART_CHARS,
-    _parts,
+    _cached_words_of,
     _words_of,
     split_unicode_words,
 )
@@ -97,11 +96,12 @@ def test_a_plain_word_of_any_length_is_cut_every_255() -> None:
 
 
 def test_only_short_pieces_are_remembered() -> None:
-    split_unicode_words(" ".join(f"é{'x' * 100}{n}" for n in range(50)))
-    assert max(map(len, _parts), default=0) <= _MAX_PART_CHARS
+    before = _cached_words_of.cache_info().currsize
+    split_unicode_words(" ".join(f"é{'x' * _MAX_PART_CHARS}{n}" for n in range(50)))
+    assert _cached_words_of.cache_info().currsize == before
     analyzer = EnglishAnalyzer()
     analyzer("y" * 200)
-    assert max(map(len, analyzer._terms), default=0) <= _MAX_CACHED_CHARS
+    assert analyzer._cached_term.cache_info().currsize == 0
 
 
 def test_a_model_splits_no_more_than_it_can_read() -> None:

@@ -23,21 +23,20 @@ def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             f"word{number}",
             f"{longest}{number}",
         ]
-    assert len(analyzer._terms) <= 50
-    assert max(map(len, analyzer._terms)) <= analysis._MAX_CACHED_CHARS
+    assert analyzer._cached_term.cache_info()[:4] == (0, 500, 50, 50), "longer ones are not kept"
 
 
-def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_bounded() -> None:
     longest = "a'" * (analysis._MAX_PART_CHARS // 2)
     parts = analysis._words_of("é," * (analysis._MAX_PART_CHARS // 2))
     size = sys.getsizeof(longest) + sys.getsizeof(parts) + _ENTRY
     assert analysis._PARTS_CACHED * size < MOST
-    monkeypatch.setattr(analysis, "_PARTS_CACHED", 50)
-    monkeypatch.setattr(analysis, "_parts", {})
+    cached = analysis._cached_words_of
+    assert cached.cache_info().maxsize == analysis._PARTS_CACHED
+    cached.cache_clear()
     for number in range(500):
         assert analysis.split_unicode_words(f"it's{number} {longest}x{number}")
-    assert len(analysis._parts) <= 50
-    assert max(map(len, analysis._parts)) <= analysis._MAX_PART_CHARS
+    assert cached.cache_info().currsize == 500, "longer parts are not kept"
 
 
 def test_statistics_of_terms_are_bounded() -> None:
