@@ -224,10 +224,8 @@ def add_unit(graph: Graph, rows: str) -> str:
 
 def add_term_weights(graph: Graph, rows: str, weights: Weights, size: int) -> str:
     """Rows (1, L, H) to weights (1, L) between 0 and 2."""
-    weight, bias = (
-        weights.floats("term_weight.weight", 1, size),
-        weights.floats("term_weight.bias", 1),
-    )
+    weight = weights.floats("term_weight.weight", 1, size)
+    bias = weights.floats("term_weight.bias", 1)
     logits = graph.add("MatMul", rows, graph.weight("term_weight", weight[0]))
     shares = graph.add("Sigmoid", graph.add("Add", logits, graph.weight("term_bias", bias)))
     return graph.add("Mul", shares, graph.constant(2.0))

@@ -12,6 +12,7 @@ from typing import Any
 
 from glassrank.errors import InputError, needs_extra, sanitize, wrap_os_errors
 from glassrank.models.io.model_folder import CARD, CONFIG, VOCABULARY, WEIGHTS
+from glassrank.models.published_files import GRAPHS
 from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
 
@@ -22,8 +23,7 @@ _THEIRS = (
     *("special_tokens_map.json", "modules.json", "adapter_config.json"),
     *("sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_Pooling/config.json", "[0-9]_Normalize/config.json", "artifact.metadata"),
-    *("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx"),
-    "onnx/model_int8.onnx",
+    *GRAPHS,
 )
 """The files of a BERT, a sentence transformer or a cross-encoder."""
 _MEMBERS = ("[0-9]", "[0-9][0-9]")

@@ -24,11 +24,6 @@ class PassageList(NamedTuple):
     numbers: NDArray[np.int64]  # (n,) which of the document's passages, from 0 on
     sizes: NDArray[np.floating]  # (n,) about how many tokens are read: what the cost goes by
 
-    def rows(self, start: int, stop: int) -> "PassageList":
-        """Some consecutive ones."""
-        some = slice(start, stop)
-        return PassageList(self.docs[some], self.numbers[some], self.sizes[some])
-
 
 class CandidateScorer(Protocol):
     """One query's candidates: stored (`StoredScorer`), or encoded on the fly (`TextScorer`)."""
@@ -140,7 +135,8 @@ class CandidateGroup:
             start=start,
             is_interruptible=scorer.is_interruptible,
         ):
-            rows = passages.rows(chunk.start, chunk.stop)
+            some = slice(chunk.start, chunk.stop)
+            rows = PassageList(passages.docs[some], passages.numbers[some], passages.sizes[some])
             until = min(chunk.deadline, abort_at, key=Deadline.remaining)
             try:
                 scores.append(scorer.score(rows, until))

@@ -65,10 +65,10 @@ class GPUScorer(ABC):
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
     @torch.no_grad()
-    def scores(
+    def __call__(
         self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Of passages, each a run of a part's rows."""
+        """As a `FusedScorer`."""
         runs = rows.starts, rows.lengths.astype(np.int32)
         starts, lengths = (torch.from_numpy(run).to(self._device) for run in runs)
         found = self._score(query, _Rows(*self._rows.of(rows.part), starts, lengths))

@@ -116,7 +116,7 @@ class Pipeline:
             self._index_stage(
                 number,
                 reranker,
-                self._find_store(reranker, verify=verify) if finds_store else given,
+                store=self._find_store(reranker, verify=verify) if finds_store else given,
                 is_own_store=finds_store,
                 interpolates=self.first_stage is None,
                 regularization=regularization,
@@ -138,24 +138,8 @@ class Pipeline:
     def _find_store(self, reranker: Reranker, *, verify: bool) -> Store | None:
         return Store.find(self.index, reranker.model, verify=verify)
 
-    def _index_stage(
-        self,
-        number: int,
-        reranker: Reranker,
-        store: Store | None,
-        *,
-        is_own_store: bool,
-        interpolates: bool,
-        regularization: float,
-    ) -> IndexStage:
-        return IndexStage(
-            reranker,
-            self.index.snapshot,
-            store,
-            is_own_store=is_own_store,
-            interpolates=interpolates,
-            regularization=regularization,
-        )
+    def _index_stage(self, number: int, reranker: Reranker, **settings: Any) -> IndexStage:
+        return IndexStage(reranker, self.index.snapshot, **settings)
 
     @classmethod
     def open(
@@ -296,7 +280,7 @@ class Pipeline:
         if self.retrieval == "bm25" or len(self._dense_stages()) < 2:
             return ()
         left = self.scheduler.ms_after_terms(deadline, len(self.index), self.candidates)
-        return plan_depths(self.stages, depths, left)
+        return plan_depths([stage.expected_ms for stage in self.stages], depths, left)
 
     def _encode_query(
         self, query: str, plan: Sequence[int], deadline: Deadline

@@ -276,21 +276,16 @@ class IndexStage(Stage):
             scorer = self._text_scorer(query, docs, first_stage, self.cost)
             return [CandidateGroup(scorer, places)]
         places = np.arange(len(docs)) if places is None else places
-        is_stored = np.ones(len(docs), np.bool_)
+        is_stored = np.full(len(docs), not self.num_missing)
         if self.num_missing:
-            is_stored[:] = False
             for located in self.store.locate(self.snapshot, docs, partial=True):
                 is_stored[located.which] = True
         stored, missing = np.flatnonzero(is_stored), np.flatnonzero(~is_stored)
-        groups = [
-            CandidateGroup(
-                StoredScorer(
-                    *(self.reranker, self._fused, self.store, self.cost),
-                    *(query, self.snapshot, docs[stored], first_stage[stored]),
-                ),
-                places[stored],
-            )
-        ]
+        stored_scorer = StoredScorer(
+            *(self.reranker, self._fused, self.store, self.cost),
+            *(query, self.snapshot, docs[stored], first_stage[stored]),
+        )
+        groups = [CandidateGroup(stored_scorer, places[stored])]
         if len(missing):
             scorer = self._text_scorer(
                 query, docs[missing], first_stage[missing], self.reranker.cost

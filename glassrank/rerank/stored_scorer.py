@@ -1,8 +1,8 @@
 """Scores candidates from a store: in one pass of compiled code over stored rows, where the model
 has scoring heads for it, else by the model's own `interact`. Both give the same scores."""
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ _BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}
 _FUSED_DTYPES = ("bf16", "int8", "float32", "int3")
 
 
-class FusedScorer(Protocol):
-    """Scores stored rows without making floats of them first."""
-
-    def scores(
-        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Of passages."""
+FusedScorer: TypeAlias = Callable[
+    [TokenEmbeddings, PartRows, NDArray[np.float32]], NDArray[np.float32]
+]
+"""Scores passages, by their stored rows, without making floats of these first. The last argument
+is what the first stage gave them."""
 
 
 def choose_fused_scorer(model: Model, store: Store) -> FusedScorer | None:
@@ -63,10 +61,10 @@ class FusedPooling:
         weight = model.first_stage_weight
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
-    def scores(
+    def __call__(
         self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Of passages."""
+        """As a `FusedScorer`."""
         from glassrank.backends.cpu.kernels import (  # numba: only where it is used
             StoredRows,
             pool_cpu,
@@ -156,7 +154,7 @@ class StoredScorer:
         """A score for each passage."""
         scores = np.zeros(len(passages.docs), np.float32)
         first_stage = self._first_stage_scores[passages.docs]
-        score = self._interact if self._fused is None else self._fused.scores
+        score = self._fused or self._interact
         for places, rows in self._rows(passages.docs, passages.numbers):
             scores[places] = score(self._query, rows, first_stage[places])
         return scores

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, LateError, check_budget, now
 from glassrank.errors import InputError, describe_type
@@ -103,7 +102,8 @@ def rank(
     docs = as_docs(texts)
     names = as_ids(ids, len(docs))
     given = as_scores(scores, len(docs))
-    analyzer = _choose_analyzer(docs, language)
+    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
+    analyzer = get_analyzer(language).for_text(" ".join(beginnings))
     taken = clock() - began
     has_budget = budget_ms is not None or deadline is not None
     stages = _make_stages(load_rerankers(model, has_budget), docs, best_passages)
@@ -117,7 +117,8 @@ def rank(
         if given is None:
             first = _order_by_bm25(query, docs, scheduler, deadline, analyzer)
         else:
-            first = _order_by_scores(given)
+            order = np.argsort(-given, kind="stable")
+            first = TopK(order, given[order])
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         depths = [len(docs)] * len(stages)
         # Without a budget, the last model would need no help to read all there is.
@@ -148,12 +149,6 @@ async def arank(
     return await asyncio.to_thread(rank, query, texts, **options)
 
 
-def _choose_analyzer(docs: Sequence[Doc], language: str) -> Analyzer:
-    """Of this language; with `auto`, of the language of the first texts."""
-    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
-    return get_analyzer(language).for_text(" ".join(beginnings))
-
-
 def _order_by_bm25(
     query: str,
     docs: Sequence[Doc],
@@ -170,11 +165,6 @@ def _order_by_bm25(
     first = rank_by_bm25(query, contents, analyzer=analyzer)
     scheduler.learn("bm25", sum(map(len, contents)), scheduler.clock() - began)
     return first
-
-
-def _order_by_scores(scores: NDArray[np.float32]) -> TopK:
-    order = np.argsort(-scores, kind="stable")
-    return TopK(order, scores[order])
 
 
 def _make_hits(

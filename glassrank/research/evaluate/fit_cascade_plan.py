@@ -92,8 +92,8 @@ class _Lists:
         self._known: dict[tuple[int, ...], float] = {}
         by_model = [
             {
-                query_id: dict(zip(docs, scores, strict=True))
-                for query_id, docs, scores in run.items()
+                query_id: dict(zip(docs, values, strict=True))
+                for query_id, docs, values in run.items()
             }
             for run in scored
         ]

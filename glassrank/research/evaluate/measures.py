@@ -184,9 +184,7 @@ def norm(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
             by = (judged.ideal >= measure.rel).sum(1, dtype=np.float64)[None, :]
         case "nDCG":
             places = np.arange(1, judged.ideal.shape[1] + 1)
-            best = np.cumsum(
-                _dcg_gain(measure, judged.ideal) / np.log2(places + 1), axis=1
-            )  # (Q, J)
+            best = (_dcg_gain(measure, judged.ideal) / np.log2(places + 1)).cumsum(1)  # (Q, J)
             by = best[:, np.minimum(cutoffs, len(places)) - 1].T
         case "ERR" if judged.ideal.max() > ERR_MAX_GRADE:
             raise InputError(f"ERR takes grades up to {ERR_MAX_GRADE}, found {judged.ideal.max()}")
@@ -210,11 +208,9 @@ def value_of_lists(measure: Measure, judged: Judged) -> Floats:
     """One of `OF_LISTS`, for each query, as trec_eval and ir-measures have them."""  # (Q,)
     if measure.name == "Judged":
         deepest = np.minimum(judged.retrieved, measure.cutoff or NO_CUTOFF)
-        there = (judged.ranks <= deepest[:, None]).sum(1) + (judged.others <= deepest[:, None]).sum(
-            1
-        )
+        there = sum((ranks <= deepest[:, None]).sum(1) for ranks in (judged.ranks, judged.others))
         # Of a list that is shorter than the cutoff, what is there.
-        return divide(there.astype(np.float64), deepest.astype(np.float64))
+        return divide(np.asarray(there, np.float64), deepest.astype(np.float64))
     relevant = (judged.ideal >= measure.rel).sum(1)  # (Q,)
     by = relevant.astype(np.float64)
     if measure.name == "Rprec":

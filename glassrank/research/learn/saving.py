@@ -1,6 +1,5 @@
 """Saves a learned model, without PyTorch; and the report of how it came about."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
@@ -11,7 +10,15 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from glassrank.backends.onnx_encoders import Quantized
-from glassrank.models.io.model_folder import CARD, CONFIG, FORMAT, VOCABULARY, WEIGHTS
+from glassrank.models.io.model_folder import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    VOCABULARY,
+    WEIGHTS,
+    write_config,
+    write_vocabulary,
+)
 from glassrank.rerank import Reranker
 from glassrank.research.learn.learn import Outcome
 from glassrank.settings import to_plain
@@ -56,9 +63,8 @@ def save_learned(folder: Path, reranker: Reranker, outcome: Outcome, report: str
     names = (CONFIG, WEIGHTS, VOCABULARY, CARD)
     with write_checksummed_folder(folder, "model", names, beside=CARD) as part:
         save_file(plain, part / WEIGHTS)
-        (part / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-        vocabulary = "".join(f"{token}\n" for token in reranker.saved.vocabulary)
-        (part / VOCABULARY).write_text(vocabulary, "utf-8")
+        write_config(part, config)
+        write_vocabulary(part, reranker.saved.vocabulary)
         (part / CARD).write_text(f"# {folder.name}\n\n```text\n{report}\n```\n", "utf-8")
 
 
