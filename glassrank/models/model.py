@@ -24,6 +24,8 @@ from glassrank.text import pad
 
 Array: TypeAlias = Any
 """A numpy array, or a PyTorch tensor, by what computes the model: the two share no type."""
+Floats: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 class TokenBatch(NamedTuple):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.index.search import BY_NEIGHBOUR, TopK
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Floats, Ints, TokenEmbeddings
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.cascade_plan import plan_depths
@@ -39,14 +39,14 @@ class Cascade:
     first stage's order."""
 
     first: TopK
-    places: NDArray[np.int64] = field(init=False)  # (n,) best first
+    places: Ints = field(init=False)  # (n,) best first
     scores: NDArray[np.float64] = field(init=False)  # (n,) in the order of `places`
     # By place:
     probabilities: NDArray[np.float64] = field(init=False)  # (n,) of relevance, or nan
     regularization: NDArray[np.float64] = field(init=False)  # (n,) what it adds to scores
-    spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: the whole text
+    spans: Ints = field(init=False)  # (n, 2) best passages; -1: the whole text
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
-    parents: NDArray[np.int64] = field(init=False)  # (n,) who brought a candidate in; -1: nobody
+    parents: Ints = field(init=False)  # (n,) who brought a candidate in; -1: nobody
     depths: tuple[int, ...] = ()
     """How many candidates each model has scored."""
     models: tuple[str, ...] = ()
@@ -192,9 +192,7 @@ class Cascade:
             self._sort(scored.places, scored.scores + added)
         return len(scored.places)
 
-    def bring_in(
-        self, best: NDArray[np.int64], was_asked: NDArray[np.bool_], most: int
-    ) -> NDArray[np.int64]:
+    def bring_in(self, best: Ints, was_asked: NDArray[np.bool_], most: int) -> Ints:
         """The places of neighbours of the best candidates, by their places, without those that a
         round had before; those that were no candidates become ones."""
         assert self.neighbourhood is not None
@@ -210,7 +208,7 @@ class Cascade:
         self._append(docs[is_new], parents[is_new])
         return places
 
-    def _append(self, docs: NDArray[np.int64], parents: NDArray[np.int64]) -> None:
+    def _append(self, docs: Ints, parents: Ints) -> None:
         count, found_by = len(docs), self.first.found_by
         self.first = self.first._replace(
             docs=np.concatenate([self.first.docs, docs]),
@@ -225,7 +223,7 @@ class Cascade:
         self.spans = _extend(self.spans, count, -1)
         self.truncated = _extend(self.truncated, count, False)
 
-    def _sort(self, ranks: NDArray[np.int64], new_scores: NDArray[np.float32]) -> None:
+    def _sort(self, ranks: Ints, new_scores: Floats) -> None:
         """Sorts candidates with new scores, by their ranks so far; the rest stay below them, in
         their order."""
         count = len(ranks)
@@ -254,6 +252,15 @@ class Cascade:
             int(self.truncated.sum()),
             missing=tuple(sorted(self.missing)),
         )
+
+    def timed_hits(self, scheduler: Scheduler, hop: str, *args: Any) -> tuple[Hit, ...]:
+        """`hits`; the time that they take is learned, and counts for this hop."""
+        began = scheduler.clock() if self.scored_at is None else self.scored_at
+        hits = self.hits(*args)
+        took = scheduler.clock() - began
+        scheduler.learn("sorting", len(self.places), took)
+        self.timing[hop] = self.timing.get(hop, 0.0) + took
+        return hits
 
     def hits(
         self,
@@ -336,15 +343,13 @@ class _Rounds:
         return self._stage.prepare_candidates(asked)
 
 
-def _shift_spans(spans: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shift_spans(spans: Ints, passages: Ints) -> Ints:
     """Spans (n, 2) within passages of texts as spans of the texts; -1 for a whole one."""
     within = np.where(spans[:, 1:] < 0, passages, spans + passages[:, :1])
     return np.where(passages[:, 1:] < 0, spans, within)
 
 
-def sort_scored(
-    scores: NDArray[np.float32], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def sort_scored(scores: Floats, total: int) -> tuple[Ints, NDArray[np.float64]]:
     """Places and scores of all `total` candidates, of which the first have these `scores`: those by
     descending score, the rest below them in their order, with scores that fall by one."""
     order = np.argsort(-scores, kind="stable")

@@ -385,16 +385,11 @@ class Pipeline:
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """The ranking after the stages so far; the time to build it counts for this hop."""
-        began = self.scheduler.clock() if cascade.scored_at is None else cascade.scored_at
-        snapshot = self.index.snapshot
+        snapshot, show = self.index.snapshot, self.index.snippet_function(query)
         with span("sort"):
-            hits = cascade.hits(
-                *(k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)),
-                self._found_by,
+            hits = cascade.timed_hits(
+                self.scheduler, hop, k, snapshot.doc_id, snapshot.doc, show, self._found_by
             )
-        took = self.scheduler.clock() - began
-        self.scheduler.learn("sorting", len(cascade.places), took)
-        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
         brought_in = int((cascade.parents >= 0).sum())
         found = min(self.candidates, len(cascade.places) - brought_in) + brought_in
         return cascade.ranking(query, hits, max(found, *cascade.depths, 0))

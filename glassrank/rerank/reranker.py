@@ -15,6 +15,8 @@ from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
 from glassrank.models.model import (
+    Floats,
+    Ints,
     TokenBatch,
     TokenEmbeddings,
     aggregate_passages,
@@ -38,7 +40,7 @@ TOKENS_AT_ONCE = 4_096
 class TextScores:
     """`cut` says of which texts the model did not read all."""
 
-    values: NDArray[np.float32]  # (n,)
+    values: Floats  # (n,)
     cut: NDArray[np.bool_]  # (n,)
 
 
@@ -171,17 +173,17 @@ class Reranker:
         self,
         query: TokenEmbeddings,
         ids: Sequence[NDArray[np.int32]],
-        first_stage: NDArray[np.float32] | None = None,
+        first_stage: Floats | None = None,
         left_out: TokenFilter | None = None,
         deadline: Deadline = NEVER,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """A score for each tokenized passage; raises a LateError when it is late."""
         scores = np.zeros(len(ids), np.float32)
         lengths = np.array([len(passage) for passage in ids], np.int64)
         # Other threads need a deadline of their own: its clock may count this thread's time.
         deadline = Deadline.after(deadline.remaining())
 
-        def score(part: NDArray[np.int64]) -> None:
+        def score(part: Ints) -> None:
             deadline.check("these texts")
             batch = make_batch([ids[i] for i in part], self.device)
             docs = self.encode_doc(batch, deadline)
@@ -199,20 +201,18 @@ class Reranker:
         self,
         query: TokenEmbeddings,
         docs: TokenEmbeddings,
-        first_stage: NDArray[np.float32] | None,
+        first_stage: Floats | None,
         deadline: Deadline = NEVER,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """A score for each encoded document."""
         return self._backend.scores(query, docs, first_stage, deadline)
 
-    def weigh_first_stage(
-        self, count: int, first_stage: NDArray[np.float32] | None
-    ) -> NDArray[np.float32]:
+    def weigh_first_stage(self, count: int, first_stage: Floats | None) -> Floats:
         """What the first stage adds to each document's score."""
         weight = self.model.first_stage_weight
         if weight is None or first_stage is None:
             return np.zeros(count, np.float32)
-        weighted: NDArray[np.float32] = (weight.item() * first_stage).astype(np.float32)
+        weighted: Floats = (weight.item() * first_stage).astype(np.float32)
         return weighted
 
 
@@ -230,9 +230,9 @@ class OnnxBackend:
         self,
         query: TokenEmbeddings,
         docs: TokenEmbeddings,
-        first_stage: NDArray[np.float32] | None,
+        first_stage: Floats | None,
         deadline: Deadline,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """By the model itself."""
         if not self.model.info.is_cross_encoder:
             return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)

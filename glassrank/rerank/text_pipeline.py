@@ -1,7 +1,7 @@
 """Ranks texts within one budget: a list of them, without an index or a store, or the candidates
 of any first stage."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +30,7 @@ from glassrank.rerank.stages import TextsStage, warm_up
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import get_analyzer
 from glassrank.tracing import span
-from glassrank.types import Doc, Hit, Ranking
+from glassrank.types import Doc, Ranking
 
 Model = Reranker | str | Path
 """A loaded model, or the name of its folder."""
@@ -125,7 +125,8 @@ def rank(
         planned = best_passages and not has_budget
         cascade.rerank(query, stages, depths, deadline, scheduler, planned=planned)
     show = snippet_function(query, analyzer)
-    hits = _make_hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
+    sources = names.__getitem__, lambda place, *_: docs[place], show
+    hits = cascade.timed_hits(scheduler, "sorting", k, *sources)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms)
     return ranking
@@ -165,23 +166,6 @@ def _order_by_bm25(
     first = rank_by_bm25(query, contents, analyzer=analyzer)
     scheduler.learn("bm25", sum(map(len, contents)), scheduler.clock() - began)
     return first
-
-
-def _make_hits(
-    cascade: Cascade,
-    show: Callable[[str, tuple[int, int] | None], str],
-    k: int | None,
-    doc_id: Callable[[int], Any],
-    doc: Callable[..., Doc],
-    scheduler: Scheduler,
-) -> tuple[Hit, ...]:
-    """The best k; learns the time that it takes."""
-    began = scheduler.clock() if cascade.scored_at is None else cascade.scored_at
-    hits = cascade.hits(k, doc_id, doc, show)
-    took = scheduler.clock() - began
-    scheduler.learn("sorting", len(cascade.places), took)
-    cascade.timing["sorting"] = took
-    return hits
 
 
 LIST_MODELS = ("fast", "default")
@@ -280,7 +264,8 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _make_hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
+        sources = ids.__getitem__, doc, snippet_function(query)
+        hits = cascade.timed_hits(self.scheduler, "sorting", k, *sources)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms)
         return ranking

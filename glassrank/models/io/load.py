@@ -101,10 +101,8 @@ def published_graph(folder: Path) -> str | None:
 
 def _is_published(folder: Path) -> bool:
     """Whether the folder is as sentence-transformers and others write it, without our manifest."""
-    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
-    return not (folder / MANIFEST).exists() and any(
-        (folder / name).exists() for name in (*theirs, *GRAPHS)
-    )
+    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json", *GRAPHS)
+    return not (folder / MANIFEST).exists() and any((folder / name).exists() for name in theirs)
 
 
 def _load_published(folder: Path) -> SavedModel:

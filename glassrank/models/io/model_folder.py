@@ -59,6 +59,9 @@ PACKAGED = {
 """The models that come with the package."""
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
+MODEL_FILES = (CONFIG, WEIGHTS, VOCABULARY, CARD)
+MEMBERS = ("[0-9]", "[0-9][0-9]")
+"""Folders of an ensemble's members."""
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
 _LONGEST_TEXT = 10_000
 _FINGERPRINT_DIGITS = 32
@@ -178,9 +181,27 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
-def write_vocabulary(folder: Path, vocabulary: Sequence[str]) -> None:
-    """Words or subwords by id, one in each line."""
+def write_texts(
+    folder: Path,
+    family: str,
+    model: Model,
+    usage: Usage,
+    vocabulary: Sequence[str],
+    card: str,
+    words: Sequence[int] | None = None,
+) -> None:
+    """All files of a model but its weights; `words` is the shape of its table of word vectors."""
+    config = {
+        "format": FORMAT,
+        "model": family,
+        "config": to_plain(model.config),
+        "usage": to_plain(usage),
+        "words": words,
+        "first_stage_weight": model.first_stage_weight is not None,
+    }
+    write_config(folder, config)
     (folder / VOCABULARY).write_text("".join(f"{word}\n" for word in vocabulary), "utf-8")
+    (folder / CARD).write_text(card, "utf-8")
 
 
 def load_vocabulary(files: ChecksummedFiles) -> list[str]:

@@ -20,17 +20,15 @@ from glassrank.models.families import (
 )
 from glassrank.models.io.model_folder import (
     CARD,
-    CONFIG,
-    FORMAT,
-    VOCABULARY,
+    MEMBERS,
+    MODEL_FILES,
     WEIGHTS,
     SavedModel,
     Usage,
     check_vocabulary,
     load_config,
     load_vocabulary,
-    write_config,
-    write_vocabulary,
+    write_texts,
 )
 from glassrank.models.io.weight_files import (
     MOST_BYTES,
@@ -46,7 +44,6 @@ from glassrank.models.io.weight_files import (
 )
 from glassrank.models.model import check_score
 from glassrank.models.torch_models import EmbeddingTable, Ranker
-from glassrank.settings import to_plain
 from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksummed_folder
 
 
@@ -104,7 +101,7 @@ def _empty_table(shape: Sequence[int], header: dict[str, TensorInfo]) -> Embeddi
     return table
 
 
-FILE_NAMES = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
+FILE_NAMES = (*MODEL_FILES, *MEMBERS)
 
 
 def save_model(
@@ -126,16 +123,7 @@ def save_model(
     }
     check_finite(weights)
     _check_vocabulary(model, vocabulary)
-    config = {
-        "format": FORMAT,
-        "model": name_of(type(model)),
-        "config": to_plain(model.config),
-        "usage": to_plain(usage),
-        "words": None if model.words is None else list(model.words.embedding.weight.shape),
-        "first_stage_weight": model.first_stage_weight is not None,
-    }
+    words = None if model.words is None else list(model.words.embedding.weight.shape)
     with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
         write_tensors(quantize(weights, vectors, layers), part / WEIGHTS)
-        write_config(part, config)
-        write_vocabulary(part, vocabulary)
-        (part / CARD).write_text(card, "utf-8")
+        write_texts(part, name_of(type(model)), model, usage, vocabulary, card, words)

@@ -10,18 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from glassrank.backends.onnx_encoders import Quantized
-from glassrank.models.io.model_folder import (
-    CARD,
-    CONFIG,
-    FORMAT,
-    VOCABULARY,
-    WEIGHTS,
-    write_config,
-    write_vocabulary,
-)
+from glassrank.models.io.model_folder import CARD, MODEL_FILES, WEIGHTS, write_texts
 from glassrank.rerank import Reranker
 from glassrank.research.learn.learn import Outcome
-from glassrank.settings import to_plain
 from glassrank.storage.atomic_folders import write_checksummed_folder
 from glassrank.types import Doc
 
@@ -52,20 +43,11 @@ def save_learned(folder: Path, reranker: Reranker, outcome: Outcome, report: str
             plain[name.removesuffix(".weight") + ".scales"] = array.scales
         else:
             plain[name] = np.array(array, np.float32, order="C")
-    config = {
-        "format": FORMAT,
-        "model": model.name,
-        "config": to_plain(model.config),
-        "usage": to_plain(replace(reranker.usage, calibration=outcome.calibration)),
-        "words": None,
-        "first_stage_weight": model.first_stage_weight is not None,
-    }
-    names = (CONFIG, WEIGHTS, VOCABULARY, CARD)
-    with write_checksummed_folder(folder, "model", names, beside=CARD) as part:
+    usage = replace(reranker.usage, calibration=outcome.calibration)
+    card = f"# {folder.name}\n\n```text\n{report}\n```\n"
+    with write_checksummed_folder(folder, "model", MODEL_FILES, beside=CARD) as part:
         save_file(plain, part / WEIGHTS)
-        write_config(part, config)
-        write_vocabulary(part, reranker.saved.vocabulary)
-        (part / CARD).write_text(f"# {folder.name}\n\n```text\n{report}\n```\n", "utf-8")
+        write_texts(part, model.name, model, usage, reranker.saved.vocabulary, card)
 
 
 def _invert_softplus(weights: Any) -> Any:
