@@ -5,6 +5,7 @@
 - vectors of tokens that the folder says are compared one by one: late interaction (ColBERT, 2020).
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,7 +162,7 @@ class _Encoder(PublishedRanker):
         for row, length in enumerate(batch.mask.sum(1).astype(int).tolist()):
             deadline.check("these texts")
             made.append(self._rows(batch.ids[row, :length], side))
-        longest = max((len(rows) for rows in made), default=1)
+        longest = max(map(len, made), default=1)
         size = made[0].shape[1] if made else 1
         vectors = np.zeros((len(made), longest, size), np.float32)
         mask = np.zeros((len(made), longest), np.float32)
@@ -169,9 +170,9 @@ class _Encoder(PublishedRanker):
             vectors[number, : len(rows)], mask[number, : len(rows)] = rows, 1
         return TokenEmbeddings(vectors, mask, mask)
 
+    @abstractmethod
     def _rows(self, ids: Array, side: str) -> Array:
         """One text's unit vectors, (R, E)."""
-        raise NotImplementedError
 
 
 class PublishedBiEncoder(_Encoder):
@@ -302,10 +303,8 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
 
 def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
     if artifact:
-        return (
-            str(artifact.get("query_token_id", "[unused0]")),
-            str(artifact.get("doc_token_id", "[unused1]")),
-        )
+        query = artifact.get("query_token_id", "[unused0]")
+        return str(query), str(artifact.get("doc_token_id", "[unused1]"))
     prompts = sentence.get("prompts") or {}
     doc = prompts.get("document", prompts.get("passage", sentence.get("document_prefix", "")))
     return str(prompts.get("query", sentence.get("query_prefix", ""))), str(doc)

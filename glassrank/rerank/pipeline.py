@@ -103,12 +103,9 @@ class Pipeline:
         self.method = method if isinstance(method, str) else method_name(method)
         self._found_by = found_by_names(self.method)
         self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
-        self._depths = [
-            min(self.candidates, reranker.usage.depth or self.candidates)
-            if number
-            else self.candidates
-            for number, reranker in enumerate(rerankers)
-        ]
+        depths = (reranker.usage.depth or self.candidates for reranker in rerankers[1:])
+        further = [min(self.candidates, depth) for depth in depths]
+        self._depths = [self.candidates, *further] if rerankers else []
         self.plan = plan
         self.scheduler = Scheduler(clock)
         finds_store, given = use_store and store is None, store if use_store else None
@@ -357,9 +354,8 @@ class Pipeline:
         """Re-ranks given candidates, by their numbers in the index, best first."""
         first = TopK(docs, scores.astype(np.float32))
         deadline = self._deadline(budget_ms)
-        return self._final(
-            query, Cascade(first), len(docs), self._depths_within(deadline), deadline
-        )
+        depths = self._depths_within(deadline)
+        return self._final(query, Cascade(first), len(docs), depths, deadline)
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
         check_budget(budget_ms)
@@ -461,10 +457,8 @@ def rerank_run(
 ) -> Iterator[tuple[str, Ranking]]:
     """Re-ranks each query's candidates; those beyond the depth keep their order, below."""
     for query_id, doc_ids, scores in run.items():
-        yield (
-            query_id,
-            pipeline.rerank(queries[query_id], *find_candidates(pipeline.index, doc_ids, scores)),
-        )
+        candidates = find_candidates(pipeline.index, doc_ids, scores)
+        yield query_id, pipeline.rerank(queries[query_id], *candidates)
 
 
 def find_candidates(

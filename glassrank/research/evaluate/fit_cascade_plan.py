@@ -87,8 +87,7 @@ class _Lists:
     def __init__(
         self, first_stage: Run, scored: Sequence[Run], qrels: Qrels, measure: Measure
     ) -> None:
-        self.measure = measure
-        self._qrels = qrels
+        self.measure, self._qrels = measure, qrels
         self._known: dict[tuple[int, ...], float] = {}
         by_model = [
             {
