@@ -253,10 +253,12 @@ class Cascade:
             missing=tuple(sorted(self.missing)),
         )
 
-    def timed_hits(self, scheduler: Scheduler, hop: str, *args: Any) -> tuple[Hit, ...]:
-        """`hits`; the time that they take is learned, and counts for this hop."""
+    def time_sorting(
+        self, scheduler: Scheduler, hop: str, make_hits: Callable[[], tuple[Hit, ...]]
+    ) -> tuple[Hit, ...]:
+        """What `make_hits` gives; the time that it takes is learned, and counts for this hop."""
         began = scheduler.clock() if self.scored_at is None else self.scored_at
-        hits = self.hits(*args)
+        hits = make_hits()
         took = scheduler.clock() - began
         scheduler.learn("sorting", len(self.places), took)
         self.timing[hop] = self.timing.get(hop, 0.0) + took

@@ -34,7 +34,7 @@ from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.tracing import span
-from glassrank.types import Ranking, Run
+from glassrank.types import Hit, Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -381,11 +381,14 @@ class Pipeline:
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """The ranking after the stages so far; the time to build it counts for this hop."""
-        snapshot, show = self.index.snapshot, self.index.snippet_function(query)
+        snapshot = self.index.snapshot
+
+        def make_hits() -> tuple[Hit, ...]:
+            show = self.index.snippet_function(query)
+            return cascade.hits(k, snapshot.doc_id, snapshot.doc, show, self._found_by)
+
         with span("sort"):
-            hits = cascade.timed_hits(
-                self.scheduler, hop, k, snapshot.doc_id, snapshot.doc, show, self._found_by
-            )
+            hits = cascade.time_sorting(self.scheduler, hop, make_hits)
         brought_in = int((cascade.parents >= 0).sum())
         found = min(self.candidates, len(cascade.places) - brought_in) + brought_in
         return cascade.ranking(query, hits, max(found, *cascade.depths, 0))

@@ -3,7 +3,7 @@ of any first stage."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,8 @@ def rank(
         planned = best_passages and not has_budget
         cascade.rerank(query, stages, depths, deadline, scheduler, planned=planned)
     show = snippet_function(query, analyzer)
-    sources = names.__getitem__, lambda place, *_: docs[place], show
-    hits = cascade.timed_hits(scheduler, "sorting", k, *sources)
+    make_hits = partial(cascade.hits, k, names.__getitem__, lambda place, *_: docs[place], show)
+    hits = cascade.time_sorting(scheduler, "sorting", make_hits)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms)
     return ranking
@@ -245,9 +245,8 @@ class TextPipeline:
         began = clock()
         ids, scores = retrieve_ids(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
-        docs = self._docs(
-            ids[: self.candidates], self.scheduler.scoring_deadline(deadline, len(ids))
-        )
+        scoring_deadline = self.scheduler.scoring_deadline(deadline, len(ids))
+        docs = self._docs(ids[: self.candidates], scoring_deadline)
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
         if docs and as_scores(scores, len(ids)) is None:
@@ -264,8 +263,8 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        sources = ids.__getitem__, doc, snippet_function(query)
-        hits = cascade.timed_hits(self.scheduler, "sorting", k, *sources)
+        make_hits = partial(cascade.hits, k, ids.__getitem__, doc, snippet_function(query))
+        hits = cascade.time_sorting(self.scheduler, "sorting", make_hits)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms)
         return ranking
