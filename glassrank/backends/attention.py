@@ -121,13 +121,9 @@ class SelfAttention(nn.Module):
         weight, own_bias = self.query_key_value.weight, self.query_key_value.bias
         first = x[:, 0]  # (B, H)
         query = functional.linear(first, weight[:size], own_bias[:size])[:, None]  # (B, 1, H)
+        heads, value_bias = split_heads(query, self.heads), own_bias[2 * size :]
         attended = attend_unprojected(
-            split_heads(query, self.heads),
-            x,
-            weight[size:],
-            own_bias[2 * size :],
-            bias,
-            self._dropped,
+            heads, x, weight[size:], value_bias, bias, self._dropped
         )  # (B, heads, 1, A)
         return self._added(first, attended.flatten(1))
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numba
 from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -23,9 +22,6 @@ from numba.core.caching import (
     UserWideCacheLocator,
 )
 from numba.core.runtime.nrt import rtsys
-
-_IS_TRIED = tuple(map(int, numba.__version__.split(".")[:2])) <= (0, 68)
-"""Whether the short way to load code is tested with this version of numba."""
 
 
 class _CacheFolder:
@@ -110,9 +106,8 @@ def _make_cache(folder: type[_CacheFolder]) -> type[FunctionCache]:
         _impl_class = Files
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
-            """Does not prepare the compiler: loaded code needs only numba's memory manager."""
-            if not _IS_TRIED:
-                return super().load_overload(sig, target_context)
+            """Does not prepare the compiler: loaded code needs only numba's memory manager. Tested
+            with each version of numba that pyproject.toml admits."""
             rtsys.initialize(target_context)
             return self._load_overload(sig, target_context)
 

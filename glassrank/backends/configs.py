@@ -132,27 +132,25 @@ class _Run(NamedTuple):
 @cache
 def kernel_runs(kernels: Kernels) -> KernelRuns:
     """Kernels of one width in evenly spaced runs."""
+    order = sorted(range(len(kernels)), key=lambda k: (kernels.widths[k], kernels.centers[k]))
     runs = [
         run
-        for width, numbers in groupby(
-            sorted(range(len(kernels)), key=lambda k: (kernels.widths[k], kernels.centers[k])),
-            key=lambda k: kernels.widths[k],
-        )
+        for width, numbers in groupby(order, key=lambda k: kernels.widths[k])
         for run in _runs_of_width(list(numbers), width, kernels.centers)
     ]
-    curves, order, constants = [], [], []
+    curves, places, constants = [], [], []
     for run in runs:
         middle = kernels.centers[run.above[0]]
         exponent = math.log2(math.e) / (2 * run.width**2)
         curves += [middle, -exponent, run.spacing * exponent, _WIDTHS_IN_FLOAT32 * run.width]
-        places = run.above + run.half + run.below
-        order += places
-        distances = [kernels.centers[k] - middle for k in places]
+        own = run.above + run.half + run.below
+        places += own
+        distances = [kernels.centers[k] - middle for k in own]
         constants += [math.exp(-0.5 * (distance / run.width) ** 2) for distance in distances]
     return KernelRuns(
         np.array(curves, np.float32),
         np.array([[len(r.above) - 1, len(r.half), len(r.below)] for r in runs], np.int64).ravel(),
-        np.array(order, np.int64),
+        np.array(places, np.int64),
         np.array(constants, np.float32),
     )
 
@@ -167,9 +165,8 @@ def _runs_of_width(numbers: list[int], width: float, centers: tuple[float, ...])
             length = min(length, 1 + 2 * int(_SHORT_REACH * width / spacing))
         elif 1 < length < len(numbers):
             ends = [centers[k] for k in numbers[: length + 1]]
-            if _same(ends[-1] - ends[-2], spacing / 2, width) and _in_reach(
-                ends, length // 2, width
-            ):
+            is_half_a_step = _same(ends[-1] - ends[-2], spacing / 2, width)
+            if is_half_a_step and _in_reach(ends, length // 2, width):
                 half = [numbers[length]]
         middle = length // 2
         above, below = numbers[middle:length], numbers[:middle][::-1]

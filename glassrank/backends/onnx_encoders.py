@@ -97,10 +97,8 @@ def row_linear(
     peaks = graph.add("ReduceMax", graph.add("Abs", rows), graph.constant(-1), keepdims=1)
     peaks = graph.add("Add", peaks, graph.constant(_EPSILON))  # (1, L, 1)
     step = graph.weight("activation step", np.array(1 / 127, np.float32))
-    zero, weight_zero = (
-        graph.weight(f"zero {kind.__name__}", np.array(value, kind))
-        for kind, value in ((np.uint8, 128), (np.int8, 0))
-    )
+    zero = graph.weight("zero uint8", np.array(128, np.uint8))
+    weight_zero = graph.weight("zero int8", np.array(0, np.int8))
     given = graph.add("QuantizeLinear", graph.add("Div", rows, peaks), step, zero)
     transposed = graph.weight(name, np.ascontiguousarray(weight.values.T))  # (K, N)
     scales = graph.weight(f"{name}.scales", weight.scales)
@@ -224,10 +222,8 @@ def add_unit(graph: Graph, rows: str) -> str:
 
 def add_term_weights(graph: Graph, rows: str, weights: Weights, size: int) -> str:
     """Rows (1, L, H) to weights (1, L) between 0 and 2."""
-    weight, bias = (
-        weights.floats("term_weight.weight", 1, size),
-        weights.floats("term_weight.bias", 1),
-    )
+    weight = weights.floats("term_weight.weight", 1, size)
+    bias = weights.floats("term_weight.bias", 1)
     logits = graph.add("MatMul", rows, graph.weight("term_weight", weight[0]))
     shares = graph.add("Sigmoid", graph.add("Add", logits, graph.weight("term_bias", bias)))
     return graph.add("Mul", shares, graph.constant(2.0))

@@ -7,20 +7,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_pool: list[ThreadPoolExecutor] = []
 _set: dict[str, int] = {}
 _own = threading.local()
 
 
-def _get_pool() -> ThreadPoolExecutor:
-    if not _pool:
-        _pool.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
-    return _pool[0]
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, "glassrank")
 
 
 def run_parallel(work: Callable[[int], None], count: int) -> None:
@@ -29,7 +28,7 @@ def run_parallel(work: Callable[[int], None], count: int) -> None:
     if count == 1:
         work(0)
         return
-    others = [_get_pool().submit(work, number) for number in range(1, count)]
+    others = [_pool().submit(work, number) for number in range(1, count)]
     try:
         work(0)
     finally:
@@ -114,4 +113,4 @@ def _env_threads() -> int:
 
 # A forked process has no threads but the one that forked: it starts its own.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.clear)
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -38,11 +38,8 @@ class Embeddings(nn.Module):
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
         """(B, L) to (B, L, H). By default positions count from 0 and all is one segment."""
-        where = (
-            self.positions.weight[: ids.shape[1]]
-            if positions is None
-            else self.positions(positions)
-        )
+        own = self.positions.weight
+        where = own[: ids.shape[1]] if positions is None else self.positions(positions)
         segment = self.types.weight[0] if types is None else self.types(types)
         result: Tensor = self.dropout(self.norm(self.pieces(ids) + segment + where))
         return result

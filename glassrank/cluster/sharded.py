@@ -319,17 +319,10 @@ class ShardedPipeline(Pipeline):
     def _find_store(self, reranker: Reranker, *, verify: bool) -> Store | None:
         return self.index.find_store(reranker.model, verify=verify)
 
-    def _index_stage(
-        self,
-        number: int,
-        reranker: Reranker,
-        store: Store | None,
-        *,
-        regularization: float,
-        **_: bool,
-    ) -> ShardedStage:
+    def _index_stage(self, number: int, reranker: Reranker, **settings: Any) -> ShardedStage:
         if self._numbers is not None:
             number = self._numbers[number]
+        store, regularization = settings["store"], settings["regularization"]
         return ShardedStage(reranker, self.index, store, number, regularization)
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:

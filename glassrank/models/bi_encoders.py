@@ -110,19 +110,9 @@ def sum_paths(
     similarity: Tensor, signals: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]
 ) -> Output:
     """The score as the sum of both paths: signals (B, Q, K) times the weights (K,) of kernels."""
-    log_part, length_part = (
-        weight * signal for weight, signal in zip(weights, signals, strict=True)
-    )
-    return Output(
-        score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
-        parts={
-            "log": log_part,
-            "length": length_part,
-            "log_signal": signals[0],
-            "length_signal": signals[1],
-            "similarity": similarity,
-        },
-    )
+    log, length = (weight * signal for weight, signal in zip(weights, signals, strict=True))
+    parts = {"log": log, "length": length, "log_signal": signals[0], "length_signal": signals[1]}
+    return Output(log.sum((1, 2)) + length.sum((1, 2)), {**parts, "similarity": similarity})
 
 
 class MaxSim(LateInteraction):
@@ -161,18 +151,14 @@ class KernelBERT(LateInteraction):
     def interact(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
     ) -> Output:
-        similarity = match_matrix(
-            query.vectors.float(), doc.vectors.float(), query.mask.float(), doc.mask.float()
-        )  # (B, Q, D)
-        batch = len(similarity)
-        query_mask = query.mask.float().expand(batch, -1)  # (B, Q)
-        counts = kernel_pool(similarity, query_mask, doc.mask.float(), self.kernels)  # (B, Q, K)
-        length = doc.mask.float().sum(-1)[:, None, None] + 1  # (B, 1, 1)
+        masks = query.mask.float().expand(len(doc.mask), -1), doc.mask.float()  # (B, Q), (B, D)
+        similarity = match_matrix(query.vectors.float(), doc.vectors.float(), *masks)  # (B, Q, D)
+        counts = kernel_pool(similarity, *masks, self.kernels)  # (B, Q, K)
+        length = masks[1].sum(-1)[:, None, None] + 1  # (B, 1, 1)
         weight = query.idf.float()[..., None]  # (B or 1, Q, 1)
-        readout = self.scoring_heads()[0]
-        log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
-        length_signal = counts / length * weight  # (B, Q, K)
-        return sum_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
+        (head,) = self.scoring_heads()
+        signals = counts.clamp(min=FLOOR).log() * weight, counts / length * weight  # (B, Q, K)
+        return sum_paths(similarity, signals, (head.log, head.length))
 
     def scoring_heads(self) -> list[ScoringHead]:
         if not self.config.monotone:

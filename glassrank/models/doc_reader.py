@@ -70,7 +70,7 @@ def split_passages(
     >>> [text[p.start : p.stop] for p in split_passages(text, words, np.array([5]), overlap=0)]
     ['The cat sat. ', 'It saw a dog, and ', 'ran. A dog!']
     """
-    units = _Units(text, sizes, room)
+    units = _Units(text, sizes)
     passage: list[Unit] = []
     start, used = 0, np.zeros_like(room)
     while (unit := units.next()) is not None:
@@ -89,7 +89,7 @@ def split_passages(
         start = passage[-1 - kept].stop
         passage = passage[len(passage) - kept :]
         used = sum((unit.size for unit in passage), np.zeros_like(room))
-        units.put_back(unit)
+        units.ready.appendleft(unit)
     if passage:
         yield range(start, passage[-1].stop)
 
@@ -107,30 +107,25 @@ def _kept(passage: Sequence[Unit], overlap: int, room: NDArray[np.int64]) -> int
 class _Units:
     """Sentences of a text, measured some at a time; a long one can be divided into words."""
 
-    def __init__(self, text: str, sizes: Sizes, room: NDArray[np.int64]) -> None:
-        self._text = text
-        self._sizes = sizes
-        self._room = room
+    def __init__(self, text: str, sizes: Sizes) -> None:
+        self._text, self._sizes = text, sizes
         self._ends = find_sentence_ends(text)
         self._at = 0
-        self._ready: deque[Unit] = deque()
+        self.ready: deque[Unit] = deque()
+        """Those that come next."""
         self._words: set[int] = set()  # where a unit ends that cannot be divided
 
     def next(self) -> Unit | None:
         """None at the end of the text."""
-        if not self._ready:
+        if not self.ready:
             begin, stops = self._at, []
             for stop in self._ends:
                 stops.append(stop)
                 if stop - begin > _CHARACTERS_AT_ONCE:
                     break
-            self._measure(begin, stops)
+            self.ready.extend(self._measure(begin, stops))
             self._at = stops[-1] if stops else self._at
-        return self._ready.popleft() if self._ready else None
-
-    def put_back(self, unit: Unit) -> None:
-        """Returns it first again."""
-        self._ready.appendleft(unit)
+        return self.ready.popleft() if self.ready else None
 
     def divide(self, unit: Unit, start: int) -> bool:
         """Replaces a unit, which begins at `start`, by its words; False if it is a word already."""
@@ -138,16 +133,12 @@ class _Units:
             return False
         stops = [word.end() for word in _WORD.finditer(self._text, start, unit.stop)]
         self._words.update(stops)
-        waiting = list(self._ready)
-        self._ready.clear()
-        self._measure(start, stops)
-        self._ready.extend(waiting)
+        self.ready.extendleft(reversed(self._measure(start, stops)))
         return True
 
-    def _measure(self, start: int, stops: Sequence[int]) -> None:
+    def _measure(self, start: int, stops: Sequence[int]) -> list[Unit]:
         texts = [self._text[a:b] for a, b in zip([start, *stops], stops, strict=False)]
-        if texts:
-            self._ready.extend(map(Unit, stops, self._sizes(texts)))
+        return list(map(Unit, stops, self._sizes(texts))) if texts else []
 
 
 _ALL = 1 << 30
@@ -245,7 +236,7 @@ class PassageReader:
         encoded = self.encoder.encode(texts, _ALL, _ALL if counted else None)
         ids = [len(text.ids) - self._special for text in encoded]
         columns = [ids, [len(split_words(text)) for text in texts]] if counted else [ids]
-        return np.array(columns, np.int64).T.reshape(len(texts), len(columns))
+        return np.array(columns, np.int64).T
 
     def _encode(self, texts: Sequence[str]) -> list[TextIds]:
         return self.encoder.encode(texts, self._longest, self._most_words)
@@ -260,13 +251,9 @@ class ReadDoc:
         self.is_whole = fits or reader.settings.most == 1
         """Whether it is one passage."""
         self._spans = iter(()) if self.is_whole else reader.spans(doc)
-        first = next(self._spans, None)
-        self.passages = (
-            [Passage(whole.ids, 0, len(doc.text), not fits)]
-            if first is None
-            else reader.passages(doc, [first])
-        )
+        self.passages = [Passage(whole.ids, 0, len(doc.text), not fits)] if self.is_whole else []
         """Those read so far."""
+        self.next()
 
     def next(self) -> Passage | None:
         """Reads one more passage; None where there is none."""

@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError, needs_extra, sanitize, wrap_os_errors
-from glassrank.models.io.model_folder import CARD, CONFIG, VOCABULARY, WEIGHTS
+from glassrank.models.io.model_folder import CARD, MEMBERS, MODEL_FILES
+from glassrank.models.published_files import GRAPHS
 from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
 
-OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
+OURS = (*MODEL_FILES, MANIFEST)
 """The files of a model folder of this package; an ensemble has such folders: 0, 1, …"""
 _THEIRS = (
     *("model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
     *("special_tokens_map.json", "modules.json", "adapter_config.json"),
     *("sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_Pooling/config.json", "[0-9]_Normalize/config.json", "artifact.metadata"),
-    *("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx"),
-    "onnx/model_int8.onnx",
+    *GRAPHS,
 )
 """The files of a BERT, a sentence transformer or a cross-encoder."""
-_MEMBERS = ("[0-9]", "[0-9][0-9]")
-FILES = (*OURS, *(f"{place}/{name}" for place in _MEMBERS for name in OURS), *_THEIRS)
+FILES = (*OURS, *(f"{place}/{name}" for place in MEMBERS for name in OURS), *_THEIRS)
 """All files that are ever downloaded."""
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 

@@ -24,6 +24,8 @@ from glassrank.text import pad
 
 Array: TypeAlias = Any
 """A numpy array, or a PyTorch tensor, by what computes the model: the two share no type."""
+Floats: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 class TokenBatch(NamedTuple):
@@ -195,13 +197,9 @@ def no_gradients(model: Model) -> AbstractContextManager[Any]:
     return torch.no_grad()
 
 
-def check_score(model: Model, query: NDArray[np.integer], doc: NDArray[np.integer]) -> None:
+def check_score(model: Model, query: NDArray[np.int32], doc: NDArray[np.int32]) -> None:
     """Scores one short pair of ids (L,): settings that fit the weights may still make no sense."""
-    batches = [TokenBatch(ids[None], np.ones((1, len(ids)), np.float32)) for ids in (query, doc)]
-    if model.device is not None:
-        import torch
-
-        batches = [TokenBatch(*map(torch.from_numpy, batch)) for batch in batches]
+    batches = [make_batch([ids], model.device) for ids in (query, doc)]
     with no_gradients(model):
         encoded = model.encode_query(batches[0]), model.encode_doc(batches[1])
         score = to_array(model.interact(*encoded).score)

@@ -78,9 +78,8 @@ class OnnxSession:
         try:
             made: list[NDArray[np.float32]] = self._session.run(outputs, inputs)
         except Exception as error:
-            raise InputError(
-                f"ONNX Runtime could not compute this text: {_reason(error)}"
-            ) from None
+            reason = _reason(error)
+            raise InputError(f"ONNX Runtime could not compute this text: {reason}") from None
         return made
 
 
@@ -138,10 +137,9 @@ class OnnxModel(Model):
 
     @property
     def device(self) -> None:
-        """None: PyTorch does not compute it."""
+        return None
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """By name, as floats."""
         for name, weight in self.weights.arrays.items():
             is_table = isinstance(weight, Quantized)
             yield name, StoredTable(weight).chunks() if is_table else iter([np.asarray(weight)])
@@ -149,11 +147,11 @@ class OnnxModel(Model):
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         """Encodes one query, (1, L)."""
         length = int(batch.mask.sum())
-        made = np.zeros((*batch.mask.shape, self.config.size), np.float32)
-        weight = np.zeros(batch.mask.shape, np.float32)
+        vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (1, L, E)
+        weights = np.zeros(batch.mask.shape, np.float32)
         if length:
-            made[0, :length], weight[0, :length] = self._encode(batch.ids[0, :length])
-        return TokenEmbeddings(made, batch.mask, weight)
+            vectors[0, :length], weights[0, :length] = self._encode(batch.ids[0, :length])
+        return TokenEmbeddings(vectors, batch.mask, weights)
 
     def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
         """Encodes documents (B, L) one by one; raises a LateError between two when late."""
@@ -188,9 +186,9 @@ class OnnxModel(Model):
             score = score + self.first_stage_weight * first_stage
         return Output(score, {})
 
-    @abstractmethod
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
         """Scores (B,)."""
+        return np.asarray(self.interact(query, doc).score)
 
 
 class OnnxKernelModel(OnnxModel):
@@ -208,27 +206,21 @@ class OnnxKernelModel(OnnxModel):
         rows = [doc.vectors[row, : lengths[row]] @ query.vectors[0].T for row in some.tolist()]
         similarity = np.concatenate(rows)  # (T, Q), T tokens of all texts
         starts = np.cumsum(lengths[some]) - lengths[some]  # (b,)
+        divisors = (lengths[some] + 1).astype(np.float32)[:, None]  # (b, 1)
         shares = np.zeros((len(some), similarity.shape[1]), np.float32)  # (b, Q)
         for number in range(len(kernels)):
             values = compute_kernel(similarity, kernels, number)
             counts = np.add.reduceat(values, starts)  # (b, Q)
             shares += head.log[number] * np.log(np.maximum(counts, np.float32(FLOOR)))
-            shares += head.length[number] * (
-                counts / (lengths[some] + 1).astype(np.float32)[:, None]
-            )
+            shares += head.length[number] * (counts / divisors)
         scores[some] = (shares * query.idf[0]).sum(1)
         return scores
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         kernels = self.config.kernels
         similarity, real = _match(query, doc)  # (B, Q, D)
-        counts = np.stack(
-            [
-                (compute_kernel(similarity, kernels, number) * real).sum(2)
-                for number in range(len(kernels))
-            ],
-            axis=2,
-        )  # (B, Q, K)
+        values = (compute_kernel(similarity, kernels, number) for number in range(len(kernels)))
+        counts = np.stack([(each * real).sum(2) for each in values], axis=2)  # (B, Q, K)
         (head,) = self._heads
         weight = query.idf[..., None]  # (1, Q, 1)
         length = doc.mask.sum(1, dtype=np.float32)[:, None, None] + 1  # (B, 1, 1)
@@ -290,13 +282,8 @@ class OnnxMaxSim(_LateInteraction):
         self._scale = np.exp(weights.floats("scale"))
         super().__init__(config, weights, table)
 
-    def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
-        return np.asarray(self.interact(query, doc).score)
-
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        similarity, real = _match(query, doc)  # (B, Q, D)
-        # Padding, or a document without subwords, is as far away as can be.
-        best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
+        similarity, best = find_best_matches(query, doc)  # (B, Q, D), (B, Q)
         part = self._scale * query.idf * best * query.mask  # (B, Q)
         return Output(part.sum(1), {"best match": part, "similarity": similarity})
 
@@ -311,6 +298,13 @@ def add_outputs(graph: Graph, rows: str, weights: str | None, size: int) -> None
 def softplus(weights: Array) -> Array:
     """Weights that are never negative."""
     return np.logaddexp(np.float32(0), weights)
+
+
+def find_best_matches(query: TokenEmbeddings, doc: TokenEmbeddings) -> tuple[Array, Array]:
+    """Cosines (B, Q, D), and the largest of each query token (B, Q)."""
+    similarity, real = _match(query, doc)
+    # Padding, or a document without subwords, is as far away as can be.
+    return similarity, np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)
 
 
 def _match(query: TokenEmbeddings, doc: TokenEmbeddings) -> tuple[Array, Array]:

@@ -116,15 +116,13 @@ def _as_bert(mpnet: Pretrained) -> Pretrained:
     table, places = (weights[f"embeddings.{name}.weight"] for name in ("pieces", "positions"))
     if len(subwords) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(subwords):
         raise InputError("its vocabulary is not that of an MPNet")
-    kept = [
-        number for number, subword in enumerate(subwords) if not re.fullmatch(r"</?\w+>", subword)
-    ]
-    rows = [subwords.index(_MARKS.get(subwords[number], subwords[number])) for number in kept]
+    kept = [subword for subword in subwords if not re.fullmatch(r"</?\w+>", subword)]
+    rows = [subwords.index(_MARKS.get(subword, subword)) for subword in kept]
     weights["embeddings.pieces.weight"] = table[rows]
     weights["embeddings.positions.weight"] = places[2:]
     weights["embeddings.types.weight"] = torch.zeros(2, table.shape[1])
     config = replace(mpnet.config, vocabulary=len(rows), positions=len(places) - 2, types=2)
-    return Pretrained(config, weights, [subwords[number] for number in kept], mpnet.lowercase)
+    return Pretrained(config, weights, kept, mpnet.lowercase)
 
 
 def _check(bert: Pretrained) -> None:
@@ -207,14 +205,11 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
             f"{folder} holds a {str(kind)[:40]}, which is not read here; known are "
             f"{', '.join(_KINDS)}, with embeddings as wide as the layers"
         )
-    if (
-        activation not in _ACTIVATIONS
-        or stored.get("position_embedding_type", "absolute") != "absolute"
-    ):
+    positions = stored.get("position_embedding_type", "absolute")
+    if activation not in _ACTIVATIONS or positions != "absolute":
         raise InputError(
-            f"{folder} needs the activation {shorten_repr(activation)} and "
-            f"{str(stored.get('position_embedding_type', 'absolute'))[:40]} positions; known are "
-            f"{', '.join(_ACTIVATIONS)} and absolute ones"
+            f"{folder} needs the activation {shorten_repr(activation)} and {str(positions)[:40]} "
+            f"positions; known are {', '.join(_ACTIVATIONS)} and absolute ones"
         )
     if kind == "mpnet":  # which does not tell query and document apart
         stored = {**stored, "type_vocab_size": 2}

@@ -5,6 +5,7 @@
 - vectors of tokens that the folder says are compared one by one: late interaction (ColBERT, 2020).
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,17 +26,12 @@ from glassrank.models.model import (
     TokenEmbeddings,
     check_score,
 )
-from glassrank.models.onnx_models import OnnxSession
-from glassrank.models.published_files import read_bytes, read_json, read_pooling
+from glassrank.models.onnx_models import OnnxSession, find_best_matches
+from glassrank.models.published_files import GRAPHS, read_bytes, read_json, read_pooling
 
 if TYPE_CHECKING:
     from glassrank.text.subwords import PublishedTokenizer
 
-GRAPHS = (
-    *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
-    *("model.onnx", "onnx/model.onnx"),
-)
-"""Where a folder may have its graph; the first that exists is used."""
 TOKENIZER = "tokenizer.json"
 _GRAPH_BYTES = 1 << 31
 _LONGEST, _LONGEST_QUERY = 512, 64
@@ -45,7 +41,6 @@ _EPSILON = np.float32(1e-12)
 Array = NDArray[Any]
 Kind = Literal["cross-encoder", "bi-encoder", "late interaction"]
 Pooled = Literal["mean", "cls", "none"]
-_NONE: Pooled = "none"
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class PublishedConfig:
     kind: Kind
     longest: int = _LONGEST
     """The longest input, in tokens."""
-    pooling: Pooled = _NONE
+    pooling: Pooled = "none"
     query_prompt: str = ""
     doc_prompt: str = ""
     expanded_to: int = 0
@@ -80,7 +75,6 @@ class PublishedRanker(Model):
         session: OnnxSession,
         tokenizer: "PublishedTokenizer",
     ) -> None:
-        """`session` computes the graph."""
         self.config = config
         self.tokenizer = tokenizer
         self._graph = graph
@@ -92,7 +86,7 @@ class PublishedRanker(Model):
 
     @property
     def device(self) -> None:
-        """None: PyTorch does not compute it."""
+        return None
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
         """The graph, as its file has it."""
@@ -168,7 +162,7 @@ class _Encoder(PublishedRanker):
         for row, length in enumerate(batch.mask.sum(1).astype(int).tolist()):
             deadline.check("these texts")
             made.append(self._rows(batch.ids[row, :length], side))
-        longest = max((len(rows) for rows in made), default=1)
+        longest = max(map(len, made), default=1)
         size = made[0].shape[1] if made else 1
         vectors = np.zeros((len(made), longest, size), np.float32)
         mask = np.zeros((len(made), longest), np.float32)
@@ -176,9 +170,9 @@ class _Encoder(PublishedRanker):
             vectors[number, : len(rows)], mask[number, : len(rows)] = rows, 1
         return TokenEmbeddings(vectors, mask, mask)
 
+    @abstractmethod
     def _rows(self, ids: Array, side: str) -> Array:
         """One text's unit vectors, (R, E)."""
-        raise NotImplementedError
 
 
 class PublishedBiEncoder(_Encoder):
@@ -219,9 +213,7 @@ class PublishedLateInteraction(_Encoder):
         return _unit(self.compute(ids, attended=attended))
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
-        similarity = np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real
-        best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
+        similarity, best = find_best_matches(query, doc)  # (B, Q, D), (B, Q)
         return Output((best * query.mask).sum(1), {"similarity": similarity})
 
 
@@ -297,24 +289,22 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
             expanded_to=expanded if fits and sentence.get("do_query_expansion", True) else 0,
         )
     if len(shapes.get("sentence_embedding", ())) == 2:
-        output, pooling = "sentence_embedding", _NONE
-    elif tokens:
-        output = tokens[0]
-        pooling = read_pooling(folder / "1_Pooling" / "config.json") or "mean"
-    else:
-        raise InputError(
-            f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
-            "vector for each token"
+        return PublishedConfig(
+            graph, "sentence_embedding", "bi-encoder", longest, "none", query, doc
         )
-    return PublishedConfig(graph, output, "bi-encoder", longest, pooling, query, doc)
+    if tokens:
+        pooling = read_pooling(folder / "1_Pooling" / "config.json") or "mean"
+        return PublishedConfig(graph, tokens[0], "bi-encoder", longest, pooling, query, doc)
+    raise InputError(
+        f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
+        "vector for each token"
+    )
 
 
 def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
     if artifact:
-        return (
-            str(artifact.get("query_token_id", "[unused0]")),
-            str(artifact.get("doc_token_id", "[unused1]")),
-        )
+        query = artifact.get("query_token_id", "[unused0]")
+        return str(query), str(artifact.get("doc_token_id", "[unused1]"))
     prompts = sentence.get("prompts") or {}
     doc = prompts.get("document", prompts.get("passage", sentence.get("document_prefix", "")))
     return str(prompts.get("query", sentence.get("query_prefix", ""))), str(doc)

@@ -10,6 +10,11 @@ from glassrank.storage.folders import Folder, is_plain_name
 
 Pooling = Literal["mean", "cls"]
 """The mean of all subwords, or the first one."""
+GRAPHS = (
+    *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
+    *("model.onnx", "onnx/model.onnx"),
+)
+"""Where a folder may have its graph; the first that exists is used."""
 TEXT_BYTES = 1 << 26
 _MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
 _RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}

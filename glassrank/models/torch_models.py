@@ -5,7 +5,7 @@ over word vectors, or of `SubwordRanker`, over subwords, and a line in `families
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from glassrank.models.pretrained import Pretrained
 
 apply_threads_to_torch()  # a process that needs no PyTorch has not told it how many threads to use
-
-
-class StoredInteraction(Protocol):
-    """Scores one query and documents whose token embeddings are runs of rows on a GPU."""
-
-    def scores(
-        self,
-        query: Tensor,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
-        """(1, Q, …) and rows (T, S) to scores (n,)."""
 
 
 class EmbeddingTable(nn.Module):
@@ -78,11 +64,9 @@ class Ranker(nn.Module, Model):
 
     @property
     def device(self) -> torch.device:
-        """Of its weights."""
         return next(self.parameters()).device
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """By name, each in one array."""
         for name, tensor in self.state_dict().items():
             yield name, iter([tensor.detach().cpu().contiguous().numpy()])
 
@@ -96,7 +80,6 @@ class Ranker(nn.Module, Model):
     def rank(
         self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Tensor | None = None
     ) -> Output:
-        """`interact`, and the first stage's share as one more part where it is mixed in."""
         out = self.interact(query, doc)
         if self.first_stage_weight is None or first_stage is None:
             return out
@@ -104,7 +87,6 @@ class Ranker(nn.Module, Model):
         return Output(out.score + part, {**out.parts, "first_stage": part})
 
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
-        """One encoded query, as `interact` takes it together with `count` documents."""
         return query.rows(torch.zeros(count, dtype=torch.long, device=query.mask.device))
 
     def for_gpu(self) -> Self:
@@ -115,8 +97,9 @@ class Ranker(nn.Module, Model):
         """A faster `encode_query` for one query (1, Q) on a GPU with Triton, where there is one."""
         return None
 
-    def gpu_interaction(self) -> StoredInteraction | None:
-        """A faster `interact` with stored embeddings on a GPU with Triton, where there is one."""
+    def gpu_interaction(self) -> Any:
+        """A faster `interact` with stored embeddings on a GPU with Triton, as `StoredMORES`; None
+        where there is none."""
         return None
 
     def with_modules(self, **modules: nn.Module) -> Self:
@@ -165,7 +148,6 @@ class SubwordRanker(Ranker):
         """A model with the weights of a pretrained encoder."""
 
     def for_gpu(self) -> Self:
-        """In bfloat16: it encodes, and where it may, interacts in it."""
         fast = copy.deepcopy(self).to(torch.bfloat16)
         # It multiplies large numbers, and only once for each document.
         fast.first_stage_weight = self.first_stage_weight
@@ -182,8 +164,7 @@ class SubwordRanker(Ranker):
         return self.interact(self.encode_query(query), self.encode_doc(doc), explain=True)
 
     def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
-        """As it is: one query serves any number of documents."""
-        return query
+        return query  # one serves any number of documents
 
 
 def to_device(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:

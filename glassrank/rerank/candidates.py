@@ -13,21 +13,16 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline, LateError
 from glassrank.models.io.model_folder import Passages
-from glassrank.models.model import aggregate_passages
+from glassrank.models.model import Floats, Ints, aggregate_passages
 from glassrank.rerank.scheduler import CostModel, Scheduler
 
 
 class PassageList(NamedTuple):
     """Passages in the order in which they are scored."""
 
-    docs: NDArray[np.int64]  # (n,) document, as a place among the candidates
-    numbers: NDArray[np.int64]  # (n,) which of the document's passages, from 0 on
+    docs: Ints  # (n,) document, as a place among the candidates
+    numbers: Ints  # (n,) which of the document's passages, from 0 on
     sizes: NDArray[np.floating]  # (n,) about how many tokens are read: what the cost goes by
-
-    def rows(self, start: int, stop: int) -> "PassageList":
-        """Some consecutive ones."""
-        some = slice(start, stop)
-        return PassageList(self.docs[some], self.numbers[some], self.sizes[some])
 
 
 class CandidateScorer(Protocol):
@@ -41,7 +36,7 @@ class CandidateScorer(Protocol):
     """Whether `score` looks at its deadline several times within a passage."""
     encodes: bool
     """Whether it encodes documents on the fly."""
-    first_stage: NDArray[np.float32]
+    first_stage: Floats
     """(n,) what the first stage adds to each document's score."""
 
     def first_passages(self) -> PassageList:
@@ -50,10 +45,10 @@ class CandidateScorer(Protocol):
     def further_passages(self, docs: int) -> PassageList | None:
         """The next passages of the first so many documents; None when there are no more."""
 
-    def score(self, passages: PassageList, deadline: Deadline) -> NDArray[np.float32]:
+    def score(self, passages: PassageList, deadline: Deadline) -> Floats:
         """A score for each passage; -inf where it turns out not to exist."""
 
-    def spans(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def spans(self, docs: Ints, numbers: Ints) -> Ints:
         """(n, 2) characters of one passage of each document; -1 where it is the whole text."""
 
     def is_cut(self, docs: int) -> NDArray[np.bool_]:
@@ -63,12 +58,12 @@ class CandidateScorer(Protocol):
 class ScoredDocs(NamedTuple):
     """The candidates that were scored, and what was read of them."""
 
-    places: NDArray[np.int64]  # (n,) among all candidates, ascending
-    scores: NDArray[np.float32]  # (n,)
-    passages: NDArray[np.int64]  # (n,) the number of the best passage
-    spans: NDArray[np.int64]  # (n, 2) its characters; -1 where it is the whole text
+    places: Ints  # (n,) among all candidates, ascending
+    scores: Floats  # (n,)
+    passages: Ints  # (n,) the number of the best passage
+    spans: Ints  # (n, 2) its characters; -1 where it is the whole text
     truncated: NDArray[np.bool_]  # (n,) whether something was not read
-    further: NDArray[np.float32]  # (n,) of the score, what passages other than the best add
+    further: Floats  # (n,) of the score, what passages other than the best add
     num_encoded: int = 0
     """How many were encoded on the fly."""
     missing: tuple[str, ...] = ()
@@ -87,13 +82,13 @@ def merge_scored(parts: Sequence[ScoredDocs], missing: tuple[str, ...] = ()) -> 
 class CandidateGroup:
     """Candidates with one scorer, and their scores so far."""
 
-    def __init__(self, scorer: CandidateScorer, places: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, scorer: CandidateScorer, places: Ints | None = None) -> None:
         """`places` of these among all candidates; all of them, if not given."""
         self.scorer = scorer
         self.passages = scorer.first_passages()
         self.places = np.arange(len(self.passages.docs)) if places is None else places
         self._first = np.empty(0, np.float32)
-        self._further: list[tuple[NDArray[np.float32], PassageList]] = []
+        self._further: list[tuple[Floats, PassageList]] = []
 
     @property
     def is_scored(self) -> bool:
@@ -130,7 +125,7 @@ class CandidateGroup:
         scheduler: Scheduler,
         deadline: Deadline,
         abort_at: Deadline,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         scorer, scores = self.scorer, [np.empty(0, np.float32)]
         for chunk in scheduler.chunks(
             passages.sizes,
@@ -140,7 +135,8 @@ class CandidateGroup:
             start=start,
             is_interruptible=scorer.is_interruptible,
         ):
-            rows = passages.rows(chunk.start, chunk.stop)
+            some = slice(chunk.start, chunk.stop)
+            rows = PassageList(passages.docs[some], passages.numbers[some], passages.sizes[some])
             until = min(chunk.deadline, abort_at, key=Deadline.remaining)
             try:
                 scores.append(scorer.score(rows, until))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.index.search import BY_NEIGHBOUR, TopK
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Floats, Ints, TokenEmbeddings
 from glassrank.rerank.adaptive import Neighbourhood
 from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.cascade_plan import plan_depths
@@ -23,17 +23,6 @@ from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import Candidates, IndexStage, Stage
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
-
-
-class _EncodedStage(NamedTuple):
-    """A model whose query is encoded already, because its vectors found documents."""
-
-    stage: Stage
-    query_ms: float
-
-    def expected_ms(self, docs: int) -> float:
-        """What it is likely to take from now on."""
-        return max(0.0, self.stage.expected_ms(docs) - self.query_ms)
 
 
 class EncodedQuery(NamedTuple):
@@ -46,15 +35,18 @@ class EncodedQuery(NamedTuple):
 
 @dataclass
 class Cascade:
-    """Candidates of one query on their way through the stages."""
+    """Candidates of one query on their way through the stages. A candidate's place is that in the
+    first stage's order."""
 
     first: TopK
-    places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
-    scores: NDArray[np.float64] = field(init=False)  # (n,)
+    places: Ints = field(init=False)  # (n,) best first
+    scores: NDArray[np.float64] = field(init=False)  # (n,) in the order of `places`
+    # By place:
     probabilities: NDArray[np.float64] = field(init=False)  # (n,) of relevance, or nan
     regularization: NDArray[np.float64] = field(init=False)  # (n,) what it adds to scores
-    spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: the whole text
+    spans: Ints = field(init=False)  # (n, 2) best passages; -1: the whole text
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
+    parents: Ints = field(init=False)  # (n,) who brought a candidate in; -1: nobody
     depths: tuple[int, ...] = ()
     """How many candidates each model has scored."""
     models: tuple[str, ...] = ()
@@ -65,7 +57,6 @@ class Cascade:
     """What the first stage has encoded."""
     neighbourhood: Neighbourhood | None = None
     """Where the first model finds further candidates."""
-    parents: NDArray[np.int64] = field(init=False)  # (n,) who brought a candidate in; -1: nobody
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
     """Whether a model has scored fewer than planned."""
@@ -105,17 +96,13 @@ class Cascade:
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
             return
         left = scheduler.scoring_deadline(deadline, len(self.places)).remaining()
-        given = self.encoded
-        timed = [
-            _EncodedStage(stage, given.took) if given and given.stage is stage else stage
-            for stage in stages
-        ]
+        costs = [self._expect(stage) for stage in stages]
         plan = self.plan
         if not plan or max(plan) > len(self.places):
-            plan = plan_depths(timed, asked, left)
+            plan = plan_depths(costs, asked, left)
         needs = []
-        for stage, known, depth in zip(stages, timed, plan, strict=True):
-            needs.append(known.expected_ms(depth) if depth else 0.0)
+        for stage, expected_ms, depth in zip(stages, costs, plan, strict=True):
+            needs.append(expected_ms(depth) if depth else 0.0)
             if not depth:
                 stage.cost.relax()  # it may have been slow for a moment only
                 stage.query_cost.relax()
@@ -127,6 +114,11 @@ class Cascade:
             self.depths = self.models = ()
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
         self.cut_short = self.depths[-1] < asked[-1] or max(self.depths) < max(asked)
+
+    def _expect(self, stage: Stage) -> Callable[[int], float]:
+        """What a stage is likely to take from now on: its query may be encoded already."""
+        took = self.encoded.took if self.encoded and self.encoded.stage is stage else 0.0
+        return lambda docs: max(0.0, stage.expected_ms(docs) - took)
 
     def _rerank(
         self,
@@ -169,7 +161,7 @@ class Cascade:
                 size = scheduler.first_round(stage.cost, stage.mean_size, deadline)
                 rounds = _Rounds(self, stage, encoded, depth, size)
             best = self.places[: len(rounds.asked) if rounds else depth]
-            passages = stage.cut_to(self.first.docs[best], self.spans[: len(best)])
+            passages = stage.cut_to(self.first.docs[best], self.spans[best])
             first = self.first.docs[best], self.first.scores[best]
             candidates = stage.prepare_candidates(Candidates(encoded, *first))
         prepared = scheduler.clock()
@@ -190,17 +182,17 @@ class Cascade:
             if passages is not None:
                 scored = scored._replace(spans=_shift_spans(scored.spans, passages[scored.places]))
             places = self.places[scored.places]
-            self.probabilities[scored.places] = stage.probabilities(
+            self.probabilities[places] = stage.probabilities(
                 scored.scores, self.first.scores[places]
             )
             added = stage.regularize(self.first.docs[places], scored.scores, deadline)
-            self.regularization[scored.places] = added
-            self._sort(scored._replace(scores=scored.scores + added))
+            self.regularization[places] = added
+            self.spans[places], self.truncated[places] = scored.spans, scored.truncated
+            self.num_encoded = max(self.num_encoded, scored.num_encoded)
+            self._sort(scored.places, scored.scores + added)
         return len(scored.places)
 
-    def bring_in(
-        self, best: NDArray[np.int64], was_asked: NDArray[np.bool_], most: int
-    ) -> NDArray[np.int64]:
+    def bring_in(self, best: Ints, was_asked: NDArray[np.bool_], most: int) -> Ints:
         """The places of neighbours of the best candidates, by their places, without those that a
         round had before; those that were no candidates become ones."""
         assert self.neighbourhood is not None
@@ -216,7 +208,7 @@ class Cascade:
         self._append(docs[is_new], parents[is_new])
         return places
 
-    def _append(self, docs: NDArray[np.int64], parents: NDArray[np.int64]) -> None:
+    def _append(self, docs: Ints, parents: Ints) -> None:
         count, found_by = len(docs), self.first.found_by
         self.first = self.first._replace(
             docs=np.concatenate([self.first.docs, docs]),
@@ -231,22 +223,18 @@ class Cascade:
         self.spans = _extend(self.spans, count, -1)
         self.truncated = _extend(self.truncated, count, False)
 
-    def _sort(self, scored: ScoredDocs) -> None:
-        """Sorts candidates with new scores; the rest stay below them, in their order."""
-        count = len(scored.places)
-        self.num_encoded = max(self.num_encoded, scored.num_encoded)
-        left = np.delete(np.arange(len(self.places)), scored.places)
-        order, scores = sort_scored(scored.scores, len(self.places))
+    def _sort(self, ranks: Ints, new_scores: Floats) -> None:
+        """Sorts candidates with new scores, by their ranks so far; the rest stay below them, in
+        their order."""
+        count = len(ranks)
+        left = np.delete(np.arange(len(self.places)), ranks)
+        order, scores = sort_scored(new_scores, len(self.places))
         if any(self.depths) and len(left):
             # Another model's scores keep their differences, and fall below the lowest of these.
             rest = self.scores[left]
             highest = scores[count - 1] - 1
             scores[count:] = rest - max(0.0, rest[0] - highest)
-        moved = np.concatenate([scored.places, left])[order]
-        self.spans[scored.places], self.truncated[scored.places] = scored.spans, scored.truncated
-        self.places, self.probabilities = self.places[moved], self.probabilities[moved]
-        self.regularization = self.regularization[moved]
-        self.spans, self.truncated = self.spans[moved], self.truncated[moved]
+        self.places = self.places[np.concatenate([ranks, left])[order]]
         self.scores = scores
 
     def ranking(self, query: str, hits: tuple[Hit, ...], found: int) -> Ranking:
@@ -265,6 +253,17 @@ class Cascade:
             missing=tuple(sorted(self.missing)),
         )
 
+    def time_sorting(
+        self, scheduler: Scheduler, hop: str, make_hits: Callable[[], tuple[Hit, ...]]
+    ) -> tuple[Hit, ...]:
+        """What `make_hits` gives; the time that it takes is learned, and counts for this hop."""
+        began = scheduler.clock() if self.scored_at is None else self.scored_at
+        hits = make_hits()
+        took = scheduler.clock() - began
+        scheduler.learn("sorting", len(self.places), took)
+        self.timing[hop] = self.timing.get(hop, 0.0) + took
+        return hits
+
     def hits(
         self,
         k: int | None,
@@ -274,35 +273,23 @@ class Cascade:
         found_by: Sequence[tuple[str, ...]] = ((),),
     ) -> tuple[Hit, ...]:
         """The best k; `doc_id` and `doc` name and read a document, `show` makes a snippet."""
-        ranked_by = np.zeros(len(self.places), np.int64)
-        for number, depth in enumerate(self.depths, 1):
-            ranked_by[:depth] = number  # the last model that scored it
-        names = (None, *self.models)
         best = self.places[:k]
-        kinds = np.zeros(len(best), np.uint8)
+        stages = np.zeros(len(best), np.int64)
+        for number, depth in enumerate(self.depths, 1):
+            stages[:depth] = number  # the last model that scored it
+        names = (None, *self.models)
+        kinds = np.zeros(len(self.places), np.uint8)
         if self.first.found_by is not None:
-            kinds = self.first.found_by[best]
-        columns = (
-            *(best, self.first.docs[best], self.first.scores[best]),
-            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
-            *(kinds, self.parents[best], self.regularization),
+            kinds = self.first.found_by
+        by_place = (
+            *(self.first.docs, self.first.scores, kinds, self.parents),
+            *(self.probabilities, self.spans, self.truncated, self.regularization),
         )
-        rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
+        columns = best, self.scores[:k], stages, *(column[best] for column in by_place)
         hits = []
-        for rank, row in enumerate(rows, 1):
-            (
-                place,
-                number,
-                first_score,
-                score,
-                stage,
-                chance,
-                span,
-                truncated,
-                kind,
-                parent,
-                added,
-            ) = row
+        for rank, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1):
+            place, score, stage, number, first_score, kind, parent, *read = row
+            chance, span, truncated, added = read
             hit = Hit(
                 rank,
                 doc_id(number),
@@ -358,15 +345,13 @@ class _Rounds:
         return self._stage.prepare_candidates(asked)
 
 
-def _shift_spans(spans: NDArray[np.int64], passages: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shift_spans(spans: Ints, passages: Ints) -> Ints:
     """Spans (n, 2) within passages of texts as spans of the texts; -1 for a whole one."""
     within = np.where(spans[:, 1:] < 0, passages, spans + passages[:, :1])
     return np.where(passages[:, 1:] < 0, spans, within)
 
 
-def sort_scored(
-    scores: NDArray[np.float32], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def sort_scored(scores: Floats, total: int) -> tuple[Ints, NDArray[np.float64]]:
     """Places and scores of all `total` candidates, of which the first have these `scores`: those by
     descending score, the rest below them in their order, with scores that fall by one."""
     order = np.argsort(-scores, kind="stable")

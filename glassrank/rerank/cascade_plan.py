@@ -9,11 +9,11 @@ it is not.
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.settings import from_plain, to_plain
@@ -95,33 +95,23 @@ _WORTH = 0.02
 """What a further model has to add where time is short: predictions are not better than this."""
 
 
-class TimedStage(Protocol):
-    """A stage whose cost is known."""
-
-    def expected_ms(self, docs: int) -> float:
-        """What it is likely to take for so many documents, the query included."""
-
-
 def plan_depths(
-    stages: Sequence[TimedStage], deepest: Sequence[int], left_ms: float
+    costs: Sequence[Callable[[int], float]], deepest: Sequence[int], left_ms: float
 ) -> tuple[int, ...]:
     """The most valuable depths that fit; 0 for a model that is not worth its time. None is deeper
     than `deepest` says, and none of the last one's time is taken by a model that adds nothing.
+    `costs` are the milliseconds of each model for so many documents, the query included.
 
-    >>> class Stage:
-    ...     def __init__(self, query_ms, ms): self.query_ms, self.ms = query_ms, ms
-    ...     def expected_ms(self, docs): return self.query_ms + self.ms * docs
-    >>> plan_depths([Stage(0.5, 0.02), Stage(0.5, 0.02)], [1000, 1000], 30)  # both are stored
+    >>> stored, on_the_fly = lambda docs: 0.5 + 0.02 * docs, lambda docs: 2 + 2 * docs
+    >>> plan_depths([stored, stored], [1000, 1000], 30)
     (0, 1000)
-    >>> plan_depths([Stage(0.5, 0.02), Stage(2, 2)], [1000, 1000], 60)  # the second is not
+    >>> plan_depths([stored, on_the_fly], [1000, 1000], 60)
     (700, 21)
     """
-    lines = []  # what a stage costs before the first document, and for each
-    for stage in stages:
-        start = stage.expected_ms(0)
-        lines.append((start, stage.expected_ms(1) - start))
+    # What a stage costs before the first document, and for each.
+    lines = [(cost(0), cost(1) - cost(0)) for cost in costs]
     worth = _WORTH if math.isfinite(left_ms) else 0.0
-    best, best_value = (0,) * len(stages), 0.0
+    best, best_value = (0,) * len(costs), 0.0
     for depths in _choices(lines, deepest, left_ms, max(deepest, default=0)):
         value = _value(depths) - worth * sum(depth > 0 for depth in depths)
         if value > best_value or not any(best):

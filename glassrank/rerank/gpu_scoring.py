@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassrank.embeddings import Part, Store
 from glassrank.embeddings.part import PartRows
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Floats, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 
 _COPIED_BYTES = 1 << 26
@@ -65,14 +65,12 @@ class GPUScorer(ABC):
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
     @torch.no_grad()
-    def scores(
-        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Of passages, each a run of a part's rows."""
+    def __call__(self, query: TokenEmbeddings, rows: PartRows, first_stage: Floats) -> Floats:
+        """As a `FusedScorer`."""
         runs = rows.starts, rows.lengths.astype(np.int32)
         starts, lengths = (torch.from_numpy(run).to(self._device) for run in runs)
         found = self._score(query, _Rows(*self._rows.of(rows.part), starts, lengths))
-        own: NDArray[np.float32] = found.float().cpu().numpy()
+        own: Floats = found.float().cpu().numpy()
         return own + self._first_stage_weight * first_stage
 
     @abstractmethod

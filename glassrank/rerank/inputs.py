@@ -96,11 +96,10 @@ def as_scores(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] |
 
 def warn_of_nothing_reached(budget_ms: float) -> None:
     """Warns once for each calling line."""
-    warnings.warn(
+    _warn_user(
         f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the first stage's; "
         "give a larger budget",
         BudgetWarning,
-        stacklevel=_level_of_user(),
     )
 
 
@@ -111,22 +110,20 @@ def warn_if_few_reached(ranking: Ranking, budget_ms: float | None) -> None:
     if ranking.cut_short and not ranking.depth:
         warn_of_nothing_reached(budget_ms)
     if 0 < ranking.depth < _FEW_SHARE * ranking.found:
-        warnings.warn(
+        _warn_user(
             f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
             "keep the first stage's order; give a larger budget or fewer texts, or index and "
             "encode them beforehand",
             BudgetWarning,
-            stacklevel=_level_of_user(),
         )
 
 
-def _level_of_user() -> int:
-    """A `stacklevel` for the caller: that of the line which called this package, whose own lines
-    tell a user nothing."""
-    frame, level = sys._getframe(1), 1
+def _warn_user(message: str, kind: type[Warning]) -> None:
+    """At the line that called this package, whose own lines tell a user nothing."""
+    frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals["__name__"].startswith("glassrank."):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def _as_list(given: Iterable[Any], what: str) -> list[Any]:
@@ -159,9 +156,8 @@ def _warn(reason: str) -> None:
     global _warned
     if not _warned:
         _warned = True
-        warnings.warn(
+        _warn_user(
             f"the package's models are English, and {reason}; give a multilingual model, or use "
             "the first stage alone",
             LanguageWarning,
-            stacklevel=_level_of_user(),
         )

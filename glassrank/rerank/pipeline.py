@@ -34,7 +34,7 @@ from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.tracing import span
-from glassrank.types import Ranking, Run
+from glassrank.types import Hit, Ranking, Run
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -103,12 +103,9 @@ class Pipeline:
         self.method = method if isinstance(method, str) else method_name(method)
         self._found_by = found_by_names(self.method)
         self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
-        self._depths = [
-            min(self.candidates, reranker.usage.depth or self.candidates)
-            if number
-            else self.candidates
-            for number, reranker in enumerate(rerankers)
-        ]
+        depths = (reranker.usage.depth or self.candidates for reranker in rerankers[1:])
+        further = [min(self.candidates, depth) for depth in depths]
+        self._depths = [self.candidates, *further] if rerankers else []
         self.plan = plan
         self.scheduler = Scheduler(clock)
         finds_store, given = use_store and store is None, store if use_store else None
@@ -116,7 +113,7 @@ class Pipeline:
             self._index_stage(
                 number,
                 reranker,
-                self._find_store(reranker, verify=verify) if finds_store else given,
+                store=self._find_store(reranker, verify=verify) if finds_store else given,
                 is_own_store=finds_store,
                 interpolates=self.first_stage is None,
                 regularization=regularization,
@@ -138,24 +135,8 @@ class Pipeline:
     def _find_store(self, reranker: Reranker, *, verify: bool) -> Store | None:
         return Store.find(self.index, reranker.model, verify=verify)
 
-    def _index_stage(
-        self,
-        number: int,
-        reranker: Reranker,
-        store: Store | None,
-        *,
-        is_own_store: bool,
-        interpolates: bool,
-        regularization: float,
-    ) -> IndexStage:
-        return IndexStage(
-            reranker,
-            self.index.snapshot,
-            store,
-            is_own_store=is_own_store,
-            interpolates=interpolates,
-            regularization=regularization,
-        )
+    def _index_stage(self, number: int, reranker: Reranker, **settings: Any) -> IndexStage:
+        return IndexStage(reranker, self.index.snapshot, **settings)
 
     @classmethod
     def open(
@@ -296,7 +277,7 @@ class Pipeline:
         if self.retrieval == "bm25" or len(self._dense_stages()) < 2:
             return ()
         left = self.scheduler.ms_after_terms(deadline, len(self.index), self.candidates)
-        return plan_depths(self.stages, depths, left)
+        return plan_depths([stage.expected_ms for stage in self.stages], depths, left)
 
     def _encode_query(
         self, query: str, plan: Sequence[int], deadline: Deadline
@@ -373,9 +354,8 @@ class Pipeline:
         """Re-ranks given candidates, by their numbers in the index, best first."""
         first = TopK(docs, scores.astype(np.float32))
         deadline = self._deadline(budget_ms)
-        return self._final(
-            query, Cascade(first), len(docs), self._depths_within(deadline), deadline
-        )
+        depths = self._depths_within(deadline)
+        return self._final(query, Cascade(first), len(docs), depths, deadline)
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
         check_budget(budget_ms)
@@ -401,16 +381,14 @@ class Pipeline:
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """The ranking after the stages so far; the time to build it counts for this hop."""
-        began = self.scheduler.clock() if cascade.scored_at is None else cascade.scored_at
         snapshot = self.index.snapshot
+
+        def make_hits() -> tuple[Hit, ...]:
+            show = self.index.snippet_function(query)
+            return cascade.hits(k, snapshot.doc_id, snapshot.doc, show, self._found_by)
+
         with span("sort"):
-            hits = cascade.hits(
-                *(k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)),
-                self._found_by,
-            )
-        took = self.scheduler.clock() - began
-        self.scheduler.learn("sorting", len(cascade.places), took)
-        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
+            hits = cascade.time_sorting(self.scheduler, hop, make_hits)
         brought_in = int((cascade.parents >= 0).sum())
         found = min(self.candidates, len(cascade.places) - brought_in) + brought_in
         return cascade.ranking(query, hits, max(found, *cascade.depths, 0))
@@ -482,10 +460,8 @@ def rerank_run(
 ) -> Iterator[tuple[str, Ranking]]:
     """Re-ranks each query's candidates; those beyond the depth keep their order, below."""
     for query_id, doc_ids, scores in run.items():
-        yield (
-            query_id,
-            pipeline.rerank(queries[query_id], *find_candidates(pipeline.index, doc_ids, scores)),
-        )
+        candidates = find_candidates(pipeline.index, doc_ids, scores)
+        yield query_id, pipeline.rerank(queries[query_id], *candidates)
 
 
 def find_candidates(

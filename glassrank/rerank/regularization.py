@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.models.model import Floats, Ints
 
 WEIGHT = 0.5
 """How far scores move, from 0 to 1. This and the other constants were chosen on dev queries and on
@@ -33,9 +34,7 @@ def check_weight(weight: float | None) -> float:
     return weight
 
 
-def regularize(
-    scores: NDArray[np.floating], vectors: NDArray[np.float32], weight: float = WEIGHT
-) -> NDArray[np.float32]:
+def regularize(scores: NDArray[np.floating], vectors: Floats, weight: float = WEIGHT) -> Floats:
     """What each of n scores gains or loses, from the documents' vectors (n, E), of length 1; 0 for
     a document that has none. None falls below the lowest.
 
@@ -51,10 +50,10 @@ def regularize(
     means = (weights @ scores) / np.maximum(total, np.float32(1e-9))
     weight *= min(1, (len(scores) - 1) / _NEAREST)  # few candidates have few that are similar
     most = _MOST * scores.std()
-    added: NDArray[np.float32] = np.where(total > 0, np.clip(means - scores, -most, most), 0)
+    added: Floats = np.where(total > 0, np.clip(means - scores, -most, most), 0)
     return (weight * added).astype(np.float32)
 
 
-def pick_best(scores: NDArray[np.floating]) -> NDArray[np.int64]:
+def pick_best(scores: NDArray[np.floating]) -> Ints:
     """The places of those that are compared."""
     return np.argsort(-scores, kind="stable")[:_BEST]

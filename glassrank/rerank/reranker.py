@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
 from glassrank.models.model import (
+    Floats,
+    Ints,
     TokenBatch,
     TokenEmbeddings,
     aggregate_passages,
@@ -27,6 +29,9 @@ from glassrank.text import Vocabulary
 from glassrank.text.words import TextIds, WordEncoder
 from glassrank.types import Doc, Ranking
 
+if TYPE_CHECKING:
+    from glassrank.rerank.torch_backend import TorchBackend
+
 TOKENS_AT_ONCE = 4_096
 """Tokens of a padded batch of texts of like length: memory stays small, and so does padding."""
 
@@ -35,7 +40,7 @@ TOKENS_AT_ONCE = 4_096
 class TextScores:
     """`cut` says of which texts the model did not read all."""
 
-    values: NDArray[np.float32]  # (n,)
+    values: Floats  # (n,)
     cut: NDArray[np.bool_]  # (n,)
 
 
@@ -153,22 +158,13 @@ class Reranker:
         self, query: str, texts: Sequence[str | Doc], first_stage: Sequence[float] | None = None
     ) -> TextScores:
         """A score for each text. `first_stage` counts only if the model interpolates with it."""
-        given = None if first_stage is None else np.asarray(first_stage, np.float32)
-        return self.score_texts(self.encode_query(query), texts, given)
-
-    def score_texts(
-        self,
-        query: TokenEmbeddings,
-        texts: Sequence[str | Doc],
-        first_stage: NDArray[np.float32] | None = None,
-    ) -> TextScores:
-        """The same for an encoded query."""
         read = [doc.all() for doc in self.read([as_doc(text) for text in texts])]
         docs = np.repeat(np.arange(len(read)), [len(doc.passages) for doc in read])
         ids = [passage.ids for doc in read for passage in doc.passages]
-        given = None if first_stage is None else first_stage[docs]
-        scores = self.score_passages(query, ids, given)
-        added = self.weigh_first_stage(len(read), first_stage)
+        given = None if first_stage is None else np.asarray(first_stage, np.float32)
+        by_passage = None if given is None else given[docs]
+        scores = self.score_passages(self.encode_query(query), ids, by_passage)
+        added = self.weigh_first_stage(len(read), given)
         settings = self.usage.passages
         best = aggregate_passages(scores, docs, added, settings.best, settings.first)
         return TextScores(best.scores, np.array([doc.cut for doc in read], np.bool_))
@@ -177,17 +173,17 @@ class Reranker:
         self,
         query: TokenEmbeddings,
         ids: Sequence[NDArray[np.int32]],
-        first_stage: NDArray[np.float32] | None = None,
+        first_stage: Floats | None = None,
         left_out: TokenFilter | None = None,
         deadline: Deadline = NEVER,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """A score for each tokenized passage; raises a LateError when it is late."""
         scores = np.zeros(len(ids), np.float32)
         lengths = np.array([len(passage) for passage in ids], np.int64)
         # Other threads need a deadline of their own: its clock may count this thread's time.
         deadline = Deadline.after(deadline.remaining())
 
-        def score(part: NDArray[np.int64]) -> None:
+        def score(part: Ints) -> None:
             deadline.check("these texts")
             batch = make_batch([ids[i] for i in part], self.device)
             docs = self.encode_doc(batch, deadline)
@@ -205,69 +201,38 @@ class Reranker:
         self,
         query: TokenEmbeddings,
         docs: TokenEmbeddings,
-        first_stage: NDArray[np.float32] | None,
+        first_stage: Floats | None,
         deadline: Deadline = NEVER,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """A score for each encoded document."""
         return self._backend.scores(query, docs, first_stage, deadline)
 
-    def weigh_first_stage(
-        self, count: int, first_stage: NDArray[np.float32] | None
-    ) -> NDArray[np.float32]:
+    def weigh_first_stage(self, count: int, first_stage: Floats | None) -> Floats:
         """What the first stage adds to each document's score."""
         weight = self.model.first_stage_weight
         if weight is None or first_stage is None:
             return np.zeros(count, np.float32)
-        weighted: NDArray[np.float32] = (weight.item() * first_stage).astype(np.float32)
+        weighted: Floats = (weight.item() * first_stage).astype(np.float32)
         return weighted
 
 
-class Backend(Protocol):
-    """One model, ready to encode and to score."""
-
-    model: Any
-    """As it was trained: what a store is tied to."""
-    fast_model: Any
-    """As it encodes documents and scores them, and on a GPU a transformer's queries too."""
-    device: Any
-    """PyTorch's device; None without PyTorch."""
-    dtype: Any
-    """In which stored embeddings are best read: what a transformer computes in."""
-
-    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
-        """One query, (1, Q) on the CPU."""
-
-    def encode_doc(self, batch: TokenBatch, deadline: Deadline) -> TokenEmbeddings:
-        """Documents, encoded on the fly."""
-
-    def scores(
-        self,
-        query: TokenEmbeddings,
-        docs: TokenEmbeddings,
-        first_stage: NDArray[np.float32] | None,
-        deadline: Deadline,
-    ) -> NDArray[np.float32]:
-        """Of one encoded query and many encoded documents."""
-
-
 class OnnxBackend:
-    """ONNX Runtime on a CPU. It looks at the deadline between two documents."""
+    """ONNX Runtime on a CPU, as `TorchBackend`. It looks at the deadline between two documents."""
 
     device = None
     dtype = None
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.fast_model: Any = model
-        self.encode_query, self.encode_doc = self.model.encode_query, self.model.encode_doc
+        self.model = self.fast_model = model
+        self.encode_query, self.encode_doc = model.encode_query, model.encode_doc
 
     def scores(
         self,
         query: TokenEmbeddings,
         docs: TokenEmbeddings,
-        first_stage: NDArray[np.float32] | None,
+        first_stage: Floats | None,
         deadline: Deadline,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """By the model itself."""
         if not self.model.info.is_cross_encoder:
             return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
@@ -278,7 +243,7 @@ class OnnxBackend:
         return scores
 
 
-def choose_backend(saved: SavedModel, device: str, *, exact: bool) -> Backend:
+def choose_backend(saved: SavedModel, device: str, *, exact: bool) -> "OnnxBackend | TorchBackend":
     """What computes a model on this device; with `exact`, in float32 as it was trained."""
     is_exact = saved.load_trained is None  # a published graph has no other form
     if saved.model.device is None and device == "cpu" and (is_exact or not exact):

@@ -15,7 +15,7 @@ from glassrank.embeddings.doc_vectors import get_query_vector
 from glassrank.index import Index
 from glassrank.index.search import TopK
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Floats, Ints, TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import CandidateGroup, ScoredDocs, merge_scored
 from glassrank.rerank.inputs import warn_if_texts_are_foreign
@@ -50,9 +50,9 @@ class Candidates(NamedTuple):
     """Documents that a stage is to score for a query."""
 
     query: TokenEmbeddings
-    docs: NDArray[np.int64]  # (n,) by their numbers
-    first_stage: NDArray[np.float32]  # (n,) scores
-    places: NDArray[np.int64] | None = None  # (n,) among all candidates; these are all, if None
+    docs: Ints  # (n,) by their numbers
+    first_stage: Floats  # (n,) scores
+    places: Ints | None = None  # (n,) among all candidates; these are all, if None
 
 
 class Stage(ABC):
@@ -73,7 +73,7 @@ class Stage(ABC):
         self.calibration = reranker.usage.calibration
         """From scores to probabilities of relevance."""
 
-    def cut_to(self, docs: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def cut_to(self, docs: Ints, spans: Ints) -> Ints | None:
         """From now on reads only these passages (n, 2; -1 for the whole text) of documents, the
         best of the model before it, and returns them; None for a stage that reads all."""
         return None
@@ -123,8 +123,8 @@ class Stage(ABC):
     def score_docs(
         self,
         query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        docs: Ints,
+        first_stage: Floats,
         deadline: Deadline = NEVER,
         abort_at: Deadline = NEVER,
     ) -> ScoredDocs:
@@ -132,9 +132,7 @@ class Stage(ABC):
         groups = self.prepare_candidates(Candidates(query, docs, first_stage))
         return self.score(groups, Scheduler(), deadline, abort_at)
 
-    def probabilities(
-        self, scores: NDArray[np.float32], first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def probabilities(self, scores: Floats, first_stage: Floats) -> NDArray[np.float64]:
         """Of relevance, without what the first stage adds; nan if not calibrated."""
         if self.calibration is None:
             return np.full(len(scores), np.nan)
@@ -143,9 +141,7 @@ class Stage(ABC):
             scores - self.reranker.weigh_first_stage(len(scores), given)
         )
 
-    def regularize(
-        self, docs: NDArray[np.int64], scores: NDArray[np.float32], deadline: Deadline = NEVER
-    ) -> NDArray[np.float32]:
+    def regularize(self, docs: Ints, scores: Floats, deadline: Deadline = NEVER) -> Floats:
         """What scores gain or lose by those of documents that are alike."""
         return np.zeros_like(scores)
 
@@ -166,7 +162,7 @@ class Stage(ABC):
         predicted = self.scoring_ms(max(1, reached))
         self.cost.learn_stretch(predicted, took if reached < wanted else predicted)
 
-    def warm_up(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
+    def warm_up(self, query: str, docs: Ints, clock: Clock) -> None:
         """Scores a few documents: code is compiled, and costs are learned in a second round."""
         for learns in (False, True):
             for size in CALIBRATION_DOCS if learns else CALIBRATION_DOCS[:_UNTIMED_SIZES]:
@@ -208,7 +204,7 @@ class TextsStage(Stage):
             self.mean_size = float(first_passage_sizes(reranker, text_sizes(docs)).mean())
         warn_if_texts_are_foreign(reranker, docs)
 
-    def cut_to(self, docs: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def cut_to(self, docs: Ints, spans: Ints) -> Ints | None:
         """None unless it `reads_best_passages`."""
         if not self._reads_best_passages:
             return None
@@ -276,21 +272,16 @@ class IndexStage(Stage):
             scorer = self._text_scorer(query, docs, first_stage, self.cost)
             return [CandidateGroup(scorer, places)]
         places = np.arange(len(docs)) if places is None else places
-        is_stored = np.ones(len(docs), np.bool_)
+        is_stored = np.full(len(docs), not self.num_missing)
         if self.num_missing:
-            is_stored[:] = False
             for located in self.store.locate(self.snapshot, docs, partial=True):
                 is_stored[located.which] = True
         stored, missing = np.flatnonzero(is_stored), np.flatnonzero(~is_stored)
-        groups = [
-            CandidateGroup(
-                StoredScorer(
-                    *(self.reranker, self._fused, self.store, self.cost),
-                    *(query, self.snapshot, docs[stored], first_stage[stored]),
-                ),
-                places[stored],
-            )
-        ]
+        stored_scorer = StoredScorer(
+            *(self.reranker, self._fused, self.store, self.cost),
+            *(query, self.snapshot, docs[stored], first_stage[stored]),
+        )
+        groups = [CandidateGroup(stored_scorer, places[stored])]
         if len(missing):
             scorer = self._text_scorer(
                 query, docs[missing], first_stage[missing], self.reranker.cost
@@ -301,8 +292,8 @@ class IndexStage(Stage):
     def _text_scorer(
         self,
         query: TokenEmbeddings,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        docs: Ints,
+        first_stage: Floats,
         cost: CostModel,
     ) -> TextScorer:
         snapshot, numbers = self.snapshot, docs.tolist()
@@ -326,9 +317,7 @@ class IndexStage(Stage):
             return self.store.read_embeddings(located.part, *rows)
         return None
 
-    def regularize(
-        self, docs: NDArray[np.int64], scores: NDArray[np.float32], deadline: Deadline = NEVER
-    ) -> NDArray[np.float32]:
+    def regularize(self, docs: Ints, scores: Floats, deadline: Deadline = NEVER) -> Floats:
         """Of the best documents, by their vectors in the store."""
         added = np.zeros_like(scores)
         if self.is_regularized:
@@ -342,9 +331,7 @@ class IndexStage(Stage):
         """Whether scores are drawn to those of similar documents."""
         return bool(self.regularization) and self.store is not None and self.store.has_doc_vectors
 
-    def read_doc_vectors(
-        self, docs: NDArray[np.int64], deadline: Deadline = NEVER
-    ) -> NDArray[np.float32]:
+    def read_doc_vectors(self, docs: Ints, deadline: Deadline = NEVER) -> Floats:
         """(n, E) of documents by their numbers; 0 for what is not stored, or comes too late."""
         assert self.store is not None
         return self.store.read_doc_vectors(self.snapshot, docs)
@@ -394,7 +381,7 @@ class IndexStage(Stage):
         return fresh
 
 
-def sample_docs(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
+def sample_docs(snapshot: Snapshot, count: int) -> Ints:
     """Numbers spread over the whole index, so that lengths are like those of all documents."""
     total = snapshot.bases[-1]
     return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

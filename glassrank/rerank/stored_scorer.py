@@ -1,8 +1,8 @@
 """Scores candidates from a store: in one pass of compiled code over stored rows, where the model
 has scoring heads for it, else by the model's own `interact`. Both give the same scores."""
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from glassrank.deadline import Deadline
 from glassrank.embeddings import Part, Store
 from glassrank.embeddings.part import PartRows
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.model import Model, TokenEmbeddings, to_array
+from glassrank.models.model import Floats, Ints, Model, TokenEmbeddings, to_array
 from glassrank.models.text_batches import batch_by_length, map_batches
 from glassrank.rerank.candidates import PassageList
 from glassrank.rerank.reranker import Reranker
@@ -25,13 +25,9 @@ _BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}
 _FUSED_DTYPES = ("bf16", "int8", "float32", "int3")
 
 
-class FusedScorer(Protocol):
-    """Scores stored rows without making floats of them first."""
-
-    def scores(
-        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Of passages."""
+FusedScorer: TypeAlias = Callable[[TokenEmbeddings, PartRows, Floats], Floats]
+"""Scores passages, by their stored rows, without making floats of these first. The last argument
+is what the first stage gave them."""
 
 
 def choose_fused_scorer(model: Model, store: Store) -> FusedScorer | None:
@@ -63,10 +59,8 @@ class FusedPooling:
         weight = model.first_stage_weight
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
-    def scores(
-        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Of passages."""
+    def __call__(self, query: TokenEmbeddings, rows: PartRows, first_stage: Floats) -> Floats:
+        """As a `FusedScorer`."""
         from glassrank.backends.cpu.kernels import (  # numba: only where it is used
             StoredRows,
             pool_cpu,
@@ -100,8 +94,8 @@ class StoredScorer:
         cost: CostModel,
         query: TokenEmbeddings,
         snapshot: Snapshot,
-        docs: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
+        docs: Ints,
+        first_stage: Floats,
     ) -> None:
         """The store has all of these documents."""
         self.cost = cost
@@ -136,15 +130,13 @@ class StoredScorer:
         order = np.lexsort((owners, numbers))
         return self._passages(owners[order], numbers[order]) if len(order) else None
 
-    def _passages(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> PassageList:
+    def _passages(self, docs: Ints, numbers: Ints) -> PassageList:
         sizes = np.ones(len(docs))
         for places, rows in self._rows(docs, numbers):
             sizes[places] += rows.lengths
         return PassageList(docs, numbers, sizes)
 
-    def _rows(
-        self, docs: NDArray[np.int64], numbers: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], PartRows]]:
+    def _rows(self, docs: Ints, numbers: Ints) -> Iterator[tuple[Ints, PartRows]]:
         """For each part: the places of its passages among these, and their rows."""
         part_of, passages = self._part[docs], self._first[docs] + numbers
         for number, part in enumerate(self._parts):
@@ -152,24 +144,22 @@ class StoredScorer:
             if len(places):
                 yield places, PartRows(part, *part.passage_rows(passages[places]))
 
-    def score(self, passages: PassageList, deadline: Deadline) -> NDArray[np.float32]:
+    def score(self, passages: PassageList, deadline: Deadline) -> Floats:
         """A score for each passage."""
         scores = np.zeros(len(passages.docs), np.float32)
         first_stage = self._first_stage_scores[passages.docs]
-        score = self._interact if self._fused is None else self._fused.scores
+        score = self._fused or self._interact
         for places, rows in self._rows(passages.docs, passages.numbers):
             scores[places] = score(self._query, rows, first_stage[places])
         return scores
 
-    def _interact(
-        self, query: TokenEmbeddings, rows: PartRows, first_stage: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+    def _interact(self, query: TokenEmbeddings, rows: PartRows, first_stage: Floats) -> Floats:
         """As a `FusedScorer`, by the model's own `interact`, in batches of like length."""
         part, starts, lengths = rows
         scores = np.zeros(len(starts), np.float32)
         reranker = self._reranker
 
-        def score(batch: NDArray[np.int64]) -> None:
+        def score(batch: Ints) -> None:
             docs = self._store.read_embeddings(part, starts[batch], lengths[batch], reranker.dtype)
             scores[batch] = reranker.score_embeddings(query, docs, first_stage[batch])
 
@@ -183,7 +173,7 @@ class StoredScorer:
             score(batch)
         return scores
 
-    def spans(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def spans(self, docs: Ints, numbers: Ints) -> Ints:
         """(n, 2) characters of one passage of each document; -1 where it is the whole text."""
         spans = np.full((len(docs), 2), -1)
         several = self._counts[docs] > 1

@@ -1,14 +1,13 @@
 """Ranks texts within one budget: a list of them, without an index or a store, or the candidates
 of any first stage."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, LateError, check_budget, now
 from glassrank.errors import InputError, describe_type
@@ -32,7 +31,7 @@ from glassrank.rerank.stages import TextsStage, warm_up
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import get_analyzer
 from glassrank.tracing import span
-from glassrank.types import Doc, Hit, Ranking
+from glassrank.types import Doc, Ranking
 
 Model = Reranker | str | Path
 """A loaded model, or the name of its folder."""
@@ -104,7 +103,8 @@ def rank(
     docs = as_docs(texts)
     names = as_ids(ids, len(docs))
     given = as_scores(scores, len(docs))
-    analyzer = _choose_analyzer(docs, language)
+    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
+    analyzer = get_analyzer(language).for_text(" ".join(beginnings))
     taken = clock() - began
     has_budget = budget_ms is not None or deadline is not None
     stages = _make_stages(load_rerankers(model, has_budget), docs, best_passages)
@@ -118,14 +118,16 @@ def rank(
         if given is None:
             first = _order_by_bm25(query, docs, scheduler, deadline, analyzer)
         else:
-            first = _order_by_scores(given)
+            order = np.argsort(-given, kind="stable")
+            first = TopK(order, given[order])
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         depths = [len(docs)] * len(stages)
         # Without a budget, the last model would need no help to read all there is.
         planned = best_passages and not has_budget
         cascade.rerank(query, stages, depths, deadline, scheduler, planned=planned)
     show = snippet_function(query, analyzer)
-    hits = _make_hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
+    make_hits = partial(cascade.hits, k, names.__getitem__, lambda place, *_: docs[place], show)
+    hits = cascade.time_sorting(scheduler, "sorting", make_hits)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms)
     return ranking
@@ -149,12 +151,6 @@ async def arank(
     return await asyncio.to_thread(rank, query, texts, **options)
 
 
-def _choose_analyzer(docs: Sequence[Doc], language: str) -> Analyzer:
-    """Of this language; with `auto`, of the language of the first texts."""
-    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
-    return get_analyzer(language).for_text(" ".join(beginnings))
-
-
 def _order_by_bm25(
     query: str,
     docs: Sequence[Doc],
@@ -171,28 +167,6 @@ def _order_by_bm25(
     first = rank_by_bm25(query, contents, analyzer=analyzer)
     scheduler.learn("bm25", sum(map(len, contents)), scheduler.clock() - began)
     return first
-
-
-def _order_by_scores(scores: NDArray[np.float32]) -> TopK:
-    order = np.argsort(-scores, kind="stable")
-    return TopK(order, scores[order])
-
-
-def _make_hits(
-    cascade: Cascade,
-    show: Callable[[str, tuple[int, int] | None], str],
-    k: int | None,
-    doc_id: Callable[[int], Any],
-    doc: Callable[..., Doc],
-    scheduler: Scheduler,
-) -> tuple[Hit, ...]:
-    """The best k; learns the time that it takes."""
-    began = scheduler.clock() if cascade.scored_at is None else cascade.scored_at
-    hits = cascade.hits(k, doc_id, doc, show)
-    took = scheduler.clock() - began
-    scheduler.learn("sorting", len(cascade.places), took)
-    cascade.timing["sorting"] = took
-    return hits
 
 
 LIST_MODELS = ("fast", "default")
@@ -272,9 +246,8 @@ class TextPipeline:
         began = clock()
         ids, scores = retrieve_ids(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
-        docs = self._docs(
-            ids[: self.candidates], self.scheduler.scoring_deadline(deadline, len(ids))
-        )
+        scoring_deadline = self.scheduler.scoring_deadline(deadline, len(ids))
+        docs = self._docs(ids[: self.candidates], scoring_deadline)
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
         if docs and as_scores(scores, len(ids)) is None:
@@ -291,9 +264,9 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _make_hits(
-            cascade, snippet_function(query, ENGLISH), k, ids.__getitem__, doc, self.scheduler
-        )
+        snippets = snippet_function(query, ENGLISH)
+        make_hits = partial(cascade.hits, k, ids.__getitem__, doc, snippets)
+        hits = cascade.time_sorting(self.scheduler, "sorting", make_hits)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms)
         return ranking

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from glassrank.deadline import Deadline
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.doc_reader import Passage, ReadDoc
-from glassrank.models.model import TokenEmbeddings
+from glassrank.models.model import Floats, Ints, TokenEmbeddings
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.candidates import PassageList
 from glassrank.rerank.reranker import Reranker
@@ -52,7 +52,7 @@ class TextScorer:
         query: TokenEmbeddings,
         read_doc: Callable[[int, int], Doc],
         sizes: NDArray[np.floating],
-        first_stage: NDArray[np.float32] | None = None,
+        first_stage: Floats | None = None,
         left_out: TokenFilter | None = None,
         *,
         cost: CostModel | None = None,
@@ -79,7 +79,7 @@ class TextScorer:
         reranker: Reranker,
         query: TokenEmbeddings,
         docs: Sequence[Doc],
-        first_stage: NDArray[np.float32] | None = None,
+        first_stage: Floats | None = None,
         max_chunk: float = MAX_CHUNK,
     ) -> "TextScorer":
         """On given texts."""
@@ -107,7 +107,7 @@ class TextScorer:
         sizes = np.full(len(places), self._reranker.usage.doc_length + 1.0)
         return PassageList(np.array(places), np.full(len(places), self._round), sizes)
 
-    def score(self, passages: PassageList, deadline: Deadline) -> NDArray[np.float32]:
+    def score(self, passages: PassageList, deadline: Deadline) -> Floats:
         """A score for each passage; -inf where it turns out not to exist."""
         places = passages.docs.tolist()
         read = list(map(self._next_passage, places)) if self._round else self._read_first(places)
@@ -143,7 +143,7 @@ class TextScorer:
         self._cut[place] = doc.cut
         return passage
 
-    def spans(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def spans(self, docs: Ints, numbers: Ints) -> Ints:
         """(n, 2) characters of one passage of each document; -1 where it is the whole text."""
         spans = np.full((len(docs), 2), -1)
         pairs = zip(docs.tolist(), numbers.tolist(), strict=True)

@@ -138,9 +138,8 @@ class TorchBackend:
     """A model of `models/torch_models.py`."""
 
     def __init__(self, model: Any, device: str, longest: int, *, exact: bool) -> None:
-        self.model: Any
-        self.fast_model: Any
-        self.model, self.fast_model = to_device(model, device, exact=exact)
+        both: tuple[Any, Any] = to_device(model, device, exact=exact)
+        self.model, self.fast_model = both
         self.device = self.model.device
         uses_subwords = self.fast_model.info.uses_subwords
         self.dtype = next(self.fast_model.parameters()).dtype if uses_subwords else torch.float32

@@ -226,7 +226,7 @@ def test_a_plan_of_three_models_lets_none_re_rank_a_single_document() -> None:
     scores = np.random.default_rng(0).normal(size=1000)
     stages = [FakeStage(SetClock(), scores, *cost) for cost in ((1, 0.1), (2, 1), (4, 1.5))]
     for left in (10.0, 20.0, 40.0, 80.0):
-        depths = plan_depths(stages, [1000] * 3, left)
+        depths = plan_depths([stage.expected_ms for stage in stages], [1000] * 3, left)
         assert any(depths) and 1 not in depths
 
 

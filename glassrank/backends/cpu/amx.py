@@ -84,19 +84,11 @@ def _on_tiles(name: str, count: int) -> Callable[..., Any]:
         named(builder, name, _VOID, numbers)
         return context.get_dummy_value()
 
-    if count == 1:
-
-        @intrinsic(prefer_literal=True)
-        def operation(typing: Any, tile: Any) -> Any:
-            return types.void(tile), generate
-
-    else:
-
-        @intrinsic(prefer_literal=True)
-        def operation(typing: Any, sums: Any, words: Any, query: Any) -> Any:
-            return types.void(sums, words, query), generate
-
-    made: Callable[..., Any] = operation
+    by_operands: dict[int, Callable[..., Any]] = {  # numba reads how many there are
+        1: lambda typing, tile: (types.void(tile), generate),
+        3: lambda typing, sums, words, query: (types.void(sums, words, query), generate),
+    }
+    made: Callable[..., Any] = intrinsic(prefer_literal=True)(by_operands[count])
     return made
 
 

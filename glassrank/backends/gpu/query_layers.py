@@ -26,9 +26,8 @@ class QueryLayers:
 
     def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
         self._pieces = embeddings.pieces.weight  # (V, H)
-        self._where = (
-            (embeddings.positions.weight + embeddings.types.weight[0]).detach().float()
-        )  # (L, H)
+        where = embeddings.positions.weight + embeddings.types.weight[0]
+        self._where = where.detach().float()  # (L, H)
         norm, self._layers = embeddings.norm, []
         for layer in layers:
             self._layers.append(_QueryLayer(layer, norm))
@@ -74,17 +73,12 @@ class _QueryLayer:
 def concat_linears(*linears: nn.Linear) -> nn.Linear:
     """One linear layer for several with the same input; outputs are concatenated."""
     weight = torch.cat([each.weight.detach() for each in linears])  # (sum of N, K)
-    made = nn.Linear(weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
-    with torch.no_grad():
-        made.weight.copy_(weight)
-        made.bias.copy_(
-            torch.cat(
-                [
-                    each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias
-                    for each in linears
-                ]
-            )
-        )
+    biases = (
+        each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias.detach()
+        for each in linears
+    )
+    made = nn.Linear(weight.shape[1], len(weight), device="meta")
+    made.weight, made.bias = nn.Parameter(weight), nn.Parameter(torch.cat(list(biases)))
     return made
 
 

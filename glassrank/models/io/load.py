@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,8 +36,8 @@ from glassrank.models.io.weight_files import (
     read_header,
 )
 from glassrank.models.model import check_score
-from glassrank.models.published import GRAPHS, find_graph, load_published
-from glassrank.settings import check_bounds, from_plain
+from glassrank.models.published import find_graph, load_published
+from glassrank.models.published_files import GRAPHS
 from glassrank.storage.atomic_folders import MANIFEST, ChecksummedFiles, read_checksummed_folder
 
 if TYPE_CHECKING:
@@ -101,10 +101,8 @@ def published_graph(folder: Path) -> str | None:
 
 def _is_published(folder: Path) -> bool:
     """Whether the folder is as sentence-transformers and others write it, without our manifest."""
-    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
-    return not (folder / MANIFEST).exists() and any(
-        (folder / name).exists() for name in (*theirs, *GRAPHS)
-    )
+    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json", *GRAPHS)
+    return not (folder / MANIFEST).exists() and any((folder / name).exists() for name in theirs)
 
 
 def _load_published(folder: Path) -> SavedModel:
@@ -142,9 +140,7 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
         if stored.model not in ONNX_MODELS:
             return None
         family: type[OnnxModel] = import_object(ONNX_MODELS[stored.model])
-        config: Any = check_bounds(
-            from_plain(family.info.config_type, stored.config, "config"), "config"
-        )
+        config = stored.read_settings(family.info.config_type)
         if not family.can_compute(config):
             return None
         with files.open(WEIGHTS, MOST_BYTES) as file:

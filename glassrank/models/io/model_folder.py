@@ -59,6 +59,9 @@ PACKAGED = {
 """The models that come with the package."""
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
+MODEL_FILES = (CONFIG, WEIGHTS, VOCABULARY, CARD)
+MEMBERS = ("[0-9]", "[0-9][0-9]")
+"""Folders of an ensemble's members."""
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
 _LONGEST_TEXT = 10_000
 _FINGERPRINT_DIGITS = 32
@@ -92,10 +95,10 @@ class Usage:
         if self.depth is not None and self.depth < 1:
             raise InputError(f"usage.depth: expected 1 or more documents, found {self.depth}")
 
-    def short_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def short_ids(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """A query and a document of a few words, to try a model with."""
-        lengths = min(self.query_length, _TRIED), min(self.doc_length, _TRIED)
-        return np.ones(lengths[0], np.int64), np.ones(lengths[1], np.int64)
+        ids = np.ones(_TRIED, np.int32)
+        return ids[: self.query_length], ids[: self.doc_length]
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,10 @@ class ModelConfig:
     first_stage_weight: bool = False
     members: tuple[str, ...] = ()
 
+    def read_settings(self, config_type: type[Any]) -> Any:
+        """The settings of the model's class."""
+        return check_bounds(from_plain(config_type, self.config, "config"), "config")
+
 
 def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
     """The folder of a model's name, and the class outside this package that the name trusts.
@@ -167,6 +174,34 @@ def load_config(files: ChecksummedFiles) -> ModelConfig:
             version = str(plain.get("format"))[:40]
             raise InputError(f"it has model format {version}, this version reads {FORMAT}")
         return check_bounds(from_plain(ModelConfig, plain), CONFIG)
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """As JSON."""
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+
+
+def write_texts(
+    folder: Path,
+    family: str,
+    model: Model,
+    usage: Usage,
+    vocabulary: Sequence[str],
+    card: str,
+    words: Sequence[int] | None = None,
+) -> None:
+    """All files of a model but its weights; `words` is the shape of its table of word vectors."""
+    config = {
+        "format": FORMAT,
+        "model": family,
+        "config": to_plain(model.config),
+        "usage": to_plain(usage),
+        "words": words,
+        "first_stage_weight": model.first_stage_weight is not None,
+    }
+    write_config(folder, config)
+    (folder / VOCABULARY).write_text("".join(f"{word}\n" for word in vocabulary), "utf-8")
+    (folder / CARD).write_text(card, "utf-8")
 
 
 def load_vocabulary(files: ChecksummedFiles) -> list[str]:
@@ -201,12 +236,11 @@ def check_vocabulary(
     known = set(vocabulary)
     kind = "subwords are no vocabulary of a BERT" if subwords else "words are no vocabulary"
     if subwords:
-        missing = [token for token in SPECIAL_SUBWORDS if token not in known]
-        if missing or vocabulary[0] != SPECIAL_SUBWORDS[0]:
-            raise InputError(
-                f"its {kind}: {missing[0] if missing else '[PAD]'} is missing"
-                f"{'' if missing else ' at the beginning'}"
-            )
+        for token in SPECIAL_SUBWORDS:
+            if token not in known:
+                raise InputError(f"its {kind}: {token} is missing")
+        if vocabulary[0] != SPECIAL_SUBWORDS[0]:
+            raise InputError(f"its {kind}: {SPECIAL_SUBWORDS[0]} is missing at the beginning")
     elif tuple(vocabulary[:2]) != SPECIAL_WORDS:
         raise InputError(f"its {kind}: {' and '.join(SPECIAL_WORDS)} come first")
     if len(known) < len(vocabulary):

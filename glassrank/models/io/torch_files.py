@@ -1,9 +1,7 @@
 """Loads and saves models of any family for PyTorch. A saved folder appears whole or not at all."""
 
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load
@@ -22,15 +20,15 @@ from glassrank.models.families import (
 )
 from glassrank.models.io.model_folder import (
     CARD,
-    CONFIG,
-    FORMAT,
-    VOCABULARY,
+    MEMBERS,
+    MODEL_FILES,
     WEIGHTS,
     SavedModel,
     Usage,
     check_vocabulary,
     load_config,
     load_vocabulary,
+    write_texts,
 )
 from glassrank.models.io.weight_files import (
     MOST_BYTES,
@@ -46,7 +44,6 @@ from glassrank.models.io.weight_files import (
 )
 from glassrank.models.model import check_score
 from glassrank.models.torch_models import EmbeddingTable, Ranker
-from glassrank.settings import check_bounds, from_plain, to_plain
 from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksummed_folder
 
 
@@ -60,9 +57,7 @@ def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedM
         if stored.model not in MODELS and not is_outside(stored.model):
             raise InputError(f"it holds a {stored.model!r}, which this version does not know")
         family = find_family(stored.model, trusted)
-        config: Any = check_bounds(
-            from_plain(family.info.config_type, stored.config, "config"), "config"
-        )
+        config = stored.read_settings(family.info.config_type)
         with files.open(WEIGHTS, MOST_BYTES) as file:
             header = read_header(file, files.size(WEIGHTS))
 
@@ -106,7 +101,7 @@ def _empty_table(shape: Sequence[int], header: dict[str, TensorInfo]) -> Embeddi
     return table
 
 
-FILE_NAMES = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
+FILE_NAMES = (*MODEL_FILES, *MEMBERS)
 
 
 def save_model(
@@ -128,21 +123,7 @@ def save_model(
     }
     check_finite(weights)
     _check_vocabulary(model, vocabulary)
-    config = {
-        "format": FORMAT,
-        "model": name_of(type(model)),
-        "config": to_plain(model.config),
-        "usage": to_plain(usage),
-        "words": None if model.words is None else list(model.words.embedding.weight.shape),
-        "first_stage_weight": model.first_stage_weight is not None,
-    }
+    words = None if model.words is None else list(model.words.embedding.weight.shape)
     with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
         write_tensors(quantize(weights, vectors, layers), part / WEIGHTS)
-        write_config(part, config)
-        (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
-        (part / CARD).write_text(card, "utf-8")
-
-
-def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """As JSON."""
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        write_texts(part, name_of(type(model)), model, usage, vocabulary, card, words)

@@ -28,18 +28,12 @@ LARGEST = 1e12
 """The largest weight: with larger ones, results depend on the order of sums."""
 _HEADER_BYTES = 1 << 21
 _MOST_TENSORS = 5_000
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-_INTEGERS = {"I64": 8, "I32": 4, "I8": 1}
-
-_DTYPES: dict[str, type[np.generic]] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": np.uint16,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I8": np.int8,
+_FLOATS = {
+    name: np.dtype(kind)
+    for name, kind in (("F64", "f8"), ("F32", "f4"), ("F16", "f2"), ("BF16", "u2"))
 }
+_INTEGERS = {name: np.dtype(kind) for name, kind in (("I64", "i8"), ("I32", "i4"), ("I8", "i1"))}
+_DTYPES = _FLOATS | _INTEGERS
 TABLES = ("words.embedding", "encoder.embeddings.pieces")
 """Vectors of words or subwords: most of a small model, and what needs the fewest bits."""
 _SCALES = ".scales"  # scales of an int8 `.weight`, one for each row
@@ -67,18 +61,16 @@ def read_header(file: IO[bytes], size: int) -> dict[str, TensorInfo]:
         raise InputError(f"the header of the weights is damaged: {str(error)[:200]}") from None
     if len(header) > _MOST_TENSORS:
         raise InputError(f"it has more than {_MOST_TENSORS:,} weight tensors, which is not read")
-    widths = _FLOATS | _INTEGERS
-    if 8 + length + sum(math.prod(i.shape) * widths[i.dtype] for i in header.values()) != size:
+    sizes = (math.prod(info.shape) * _DTYPES[info.dtype].itemsize for info in header.values())
+    if 8 + length + sum(sizes) != size:
         raise InputError("the weights are not as long as their header says; save the model again")
     return header
 
 
 def _info(stored: Mapping[str, Any]) -> TensorInfo:
-    dtype, shape = (
-        stored["dtype"],
-        tuple(check_integer(length, MOST_NUMBERS) for length in stored["shape"]),
-    )
-    if dtype not in _FLOATS | _INTEGERS or len(shape) > 8:
+    dtype = stored["dtype"]
+    shape = tuple(check_integer(length, MOST_NUMBERS) for length in stored["shape"])
+    if dtype not in _DTYPES or len(shape) > 8:
         raise ValueError(f"type {str(dtype)[:20]} and shape {str(shape)[:80]} are not known")
     return TensorInfo(dtype, shape)
 
@@ -102,12 +94,8 @@ def dequantized_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
     """The header as it would be after `dequantize`."""
     restored = dict(header)
     for name, scales in find_scales(header):
-        numbers = restored.get(name)
-        if (
-            numbers is None
-            or numbers.dtype != "I8"
-            or restored.pop(scales) != ("F32", numbers.shape[:1])
-        ):
+        numbers = restored.get(name, TensorInfo("none", ()))
+        if numbers.dtype != "I8" or restored.pop(scales) != ("F32", numbers.shape[:1]):
             raise InputError(f"the scales of {name[:100]} do not belong to it")
         restored[name] = TensorInfo("F32", numbers.shape)
     return restored
@@ -115,9 +103,8 @@ def dequantized_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
 
 def find_scales(names: Iterable[str]) -> list[tuple[str, str]]:
     """The quantized weights among these names, and the names of their scales."""
-    return [
-        (f"{name.removesuffix(_SCALES)}.weight", name) for name in names if name.endswith(_SCALES)
-    ]
+    scales = (name for name in names if name.endswith(_SCALES))
+    return [(f"{name.removesuffix(_SCALES)}.weight", name) for name in scales]
 
 
 def read_arrays(content: bytes) -> dict[str, Weight]:
@@ -131,10 +118,10 @@ def read_arrays(content: bytes) -> dict[str, Weight]:
         kind = facts["dtype"]
         array = np.frombuffer(facts["data"], _DTYPES[kind]).reshape(facts["shape"])
         if kind in _FLOATS:
+            if kind == "BF16":
+                array = from_bfloat16(array)
             with np.errstate(over="ignore"):
-                array = (
-                    from_bfloat16(array) if kind == "BF16" else array.astype(np.float32, copy=False)
-                )
+                array = array.astype(np.float32, copy=False)
             _check_numbers(name, array)
         arrays[name] = array
     quantized = {
@@ -147,9 +134,10 @@ def read_arrays(content: bytes) -> dict[str, Weight]:
     return {**arrays, **quantized}
 
 
-def _check_numbers(name: str, array: NDArray[np.float32]) -> None:
+def _check_numbers(name: str, values: Any) -> None:
+    """Of an array or a tensor."""
     # A sum shows what is not finite at a fraction of the price; it may also just be too large.
-    if not abs(array.sum()) <= LARGEST and not (np.abs(array) <= LARGEST).all():
+    if not abs(values.sum()) <= LARGEST and not (abs(values) <= LARGEST).all():
         raise GlassrankError(
             f"the weights {name[:100]} are not all finite numbers, or far too large"
         )
@@ -244,12 +232,8 @@ def fill(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> None:
 def check_finite(tensors: "Mapping[str, Tensor]") -> None:
     """Raises an error for weights that are not finite, or far too large."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not (
-            tensor.sum().abs() <= LARGEST or (tensor.abs() <= LARGEST).all()
-        ):
-            raise GlassrankError(
-                f"the weights {name[:100]} are not all finite numbers, or far too large"
-            )
+        if tensor.is_floating_point():
+            _check_numbers(name, tensor)
 
 
 def quantize(

@@ -253,12 +253,9 @@ def _find_terms(
     distinctive = [word for word in values if values[word] > 0]
     common = [word for word in distinctive if inside[word] > 1] or distinctive
     best = sorted(common, key=lambda word: (-values[word], word))[:_TERMS]
-    return tuple(sorted(best, key=lambda word: _mean_position(word, group)))
+    positions = {word: np.mean([w.index(word) for w in group if word in w]) for word in best}
+    return tuple(sorted(best, key=positions.__getitem__))
 
 
 def _count_texts_with(texts: Sequence[list[str]]) -> Counter[str]:
     return Counter(word for words in texts for word in set(words))
-
-
-def _mean_position(word: str, texts: Sequence[list[str]]) -> float:
-    return float(np.mean([words.index(word) for words in texts if word in words]))

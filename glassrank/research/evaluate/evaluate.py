@@ -98,10 +98,7 @@ def evaluate_at_cutoffs(
     """
     wanted = as_counts(cutoffs, "cutoffs")
     judged = Judged.join(run, qrels)
-    return {
-        str(measure): _at_cutoffs(measure, judged, wanted)
-        for measure in map(Measure.parse, measures)
-    }
+    return {str(m): _at_cutoffs(m, judged, wanted) for m in map(Measure.parse, measures)}
 
 
 def _at_cutoffs(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
@@ -241,9 +238,8 @@ def _at_depths(
 
     last = np.iinfo(np.int64).max  # padding, which beats nothing
     place = pad_rows(places, last, np.int64)[:, :, None]  # (G, D, 1)
-    relevant_place = np.take_along_axis(
-        place, first_rank.astype(np.int64).transpose(0, 2, 1) - 1, axis=1
-    )
+    first_place = first_rank.astype(np.int64).transpose(0, 2, 1) - 1  # (G, H, 1)
+    relevant_place = np.take_along_axis(place, first_place, axis=1)
     deepest = min(int(depths[-1]), place.shape[1])
     beaten = place[:, :deepest] < relevant_place.transpose(0, 2, 1)  # (G, D, H)
     above = np.cumsum(beaten, axis=1, dtype=np.int32)[:, np.minimum(depths, deepest) - 1]

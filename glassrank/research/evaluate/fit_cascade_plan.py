@@ -87,13 +87,12 @@ class _Lists:
     def __init__(
         self, first_stage: Run, scored: Sequence[Run], qrels: Qrels, measure: Measure
     ) -> None:
-        self.measure = measure
-        self._qrels = qrels
+        self.measure, self._qrels = measure, qrels
         self._known: dict[tuple[int, ...], float] = {}
         by_model = [
             {
-                query_id: dict(zip(docs, scores, strict=True))
-                for query_id, docs, scores in run.items()
+                query_id: dict(zip(docs, values, strict=True))
+                for query_id, docs, values in run.items()
             }
             for run in scored
         ]

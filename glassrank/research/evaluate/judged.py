@@ -2,7 +2,7 @@
 grades, and the ranks of documents judged as not relevant, however deep the run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TypeVar
@@ -53,6 +53,7 @@ class Judged:
         if not qrels:
             raise InputError("the judgments are empty; expected at least one judged query")
         lists = lists_by_query(run)
+        ideal = [sorted((g for g in own.values() if g > 0), reverse=True) for own in qrels.values()]
         ranks, grades, retrieved, others = [], [], [], []
         for query_id, judgments in qrels.items():
             doc_ids, scores = lists.get(query_id, NOTHING)
@@ -72,7 +73,7 @@ class Judged:
             tuple(qrels),
             pad_rows(ranks, np.inf, np.float64),
             pad_rows(grades, 0, np.int64),
-            _ideal_grades(qrels),
+            pad_rows(ideal, 0, np.int64),
             np.array(retrieved, np.int64),
             pad_rows(others, np.inf, np.float64),
             np.array([sum(g == 0 for g in grades.values()) for grades in qrels.values()], np.int64),
@@ -99,26 +100,13 @@ def _check_no_duplicates(query_id: str, doc_ids: Sequence[str], grades: NDArray[
         )
 
 
-def _ideal_grades(qrels: Qrels) -> NDArray[np.int64]:
-    """The relevant grades of each query, best first."""  # (Q, J)
-    return pad_rows(
-        (
-            np.array(sorted((g for g in judgments.values() if g > 0), reverse=True), np.int64)
-            for judgments in qrels.values()
-        ),
-        0,
-        np.int64,
-    )
-
-
 Number = TypeVar("Number", np.float64, np.int64)
 
 
 def pad_rows(
-    rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]
+    rows: Sequence[Sequence[int] | NDArray[np.int64]], fill: float, dtype: type[Number]
 ) -> NDArray[Number]:
     """Rows of different lengths as one array, at least one column wide."""
-    rows = list(rows)
     out: NDArray[Number] = np.full((len(rows), max(1, *map(len, rows))), fill, dtype)
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = row

@@ -51,7 +51,9 @@ the PACRR papers report)."""
 
 
 _NOTATION = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d+))?\s*")
-_SETTING = re.compile(r"\s*(?:rel\s*=\s*(\d+)|p\s*=\s*([\d.]+)|dcg\s*=\s*['\"]?([\w-]+)['\"]?)\s*")
+_SETTING = re.compile(
+    r"\s*(?:rel\s*=\s*(?P<rel>\d+)|p\s*=\s*(?P<p>[\d.]+)|dcg\s*=\s*['\"]?(?P<dcg>[\w-]+)['\"]?)\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +98,18 @@ class Measure:
         if isinstance(text, Measure):
             return text
         match = _NOTATION.fullmatch(text)
-        settings = (
-            [_SETTING.fullmatch(part) for part in (match[2] or "rel=1").split(",")] if match else []
-        )
-        if not match or not all(settings):
+        parts = (match[2] or "rel=1").split(",") if match else ()
+        settings = [setting for setting in map(_SETTING.fullmatch, parts) if setting]
+        if not match or len(settings) < len(parts):
             raise InputError(
                 f"{text!r} is not a measure; expected a name with an optional lowest relevant "
                 "grade and cutoff, such as nDCG@10, AP, RR(rel=2)@10 or nDCG(dcg='exp-log2')@20"
             )
-        rel, p, dcg = ([s[i] for s in settings if s and s[i]] for i in (1, 2, 3))
+        given = {name: text for s in settings for name, text in s.groupdict().items() if text}
         try:
-            return cls(
-                match[1],
-                int(match[3]) if match[3] else None,
-                int(rel[-1]) if rel else 1,
-                dcg[-1] if dcg else DCG[0],
-                float(p[-1]) if p else 0.8,
-            )
+            cutoff = int(match[3]) if match[3] else None
+            rel, p = int(given.get("rel", 1)), float(given.get("p", 0.8))
+            return cls(match[1], cutoff, rel, given.get("dcg", DCG[0]), p)
         except ValueError:
             raise InputError(f"{text!r}: p is no number; write it as RBP(p=0.8)") from None
 
@@ -184,9 +181,7 @@ def norm(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
             by = (judged.ideal >= measure.rel).sum(1, dtype=np.float64)[None, :]
         case "nDCG":
             places = np.arange(1, judged.ideal.shape[1] + 1)
-            best = np.cumsum(
-                _dcg_gain(measure, judged.ideal) / np.log2(places + 1), axis=1
-            )  # (Q, J)
+            best = (_dcg_gain(measure, judged.ideal) / np.log2(places + 1)).cumsum(1)  # (Q, J)
             by = best[:, np.minimum(cutoffs, len(places)) - 1].T
         case "ERR" if judged.ideal.max() > ERR_MAX_GRADE:
             raise InputError(f"ERR takes grades up to {ERR_MAX_GRADE}, found {judged.ideal.max()}")
@@ -210,11 +205,9 @@ def value_of_lists(measure: Measure, judged: Judged) -> Floats:
     """One of `OF_LISTS`, for each query, as trec_eval and ir-measures have them."""  # (Q,)
     if measure.name == "Judged":
         deepest = np.minimum(judged.retrieved, measure.cutoff or NO_CUTOFF)
-        there = (judged.ranks <= deepest[:, None]).sum(1) + (judged.others <= deepest[:, None]).sum(
-            1
-        )
+        there = sum((ranks <= deepest[:, None]).sum(1) for ranks in (judged.ranks, judged.others))
         # Of a list that is shorter than the cutoff, what is there.
-        return divide(there.astype(np.float64), deepest.astype(np.float64))
+        return divide(np.asarray(there, np.float64), deepest.astype(np.float64))
     relevant = (judged.ideal >= measure.rel).sum(1)  # (Q,)
     by = relevant.astype(np.float64)
     if measure.name == "Rprec":

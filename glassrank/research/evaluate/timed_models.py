@@ -130,16 +130,15 @@ def time_models(
     """
     variants = [way for model in models for way in model.variants]
     some = _sample_queries(queries)
-    docs, scoring, encoding = (np.zeros((len(variants), repeats, len(some))) for _ in range(3))
+    timed = np.zeros((3, len(variants), repeats, len(some)))
     turns = [(again, number) for again in range(-1, repeats) for number in range(len(some))]
     for again, number in track(turns, "Timing"):
         for position, way in enumerate(variants):
             timing = _rerank(way, some[number]).timing
             if again >= 0:
-                docs[position, again, number] = len(some[number].numbers)
-                scoring[position, again, number] = timing["scoring"]
-                encoding[position, again, number] = timing["query"]
-    speeds = iter(map(Speed.median, docs, scoring, encoding))
+                docs = len(some[number].numbers)
+                timed[:, position, again, number] = docs, timing["scoring"], timing["query"]
+    speeds = iter(map(Speed.median, *timed))
     return [[next(speeds) for _ in model.variants] for model in models]
 
 

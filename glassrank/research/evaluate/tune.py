@@ -3,19 +3,25 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.index import BM25, QL, RM3, Index, Method, parse_method
+from glassrank.index import BM25, QL, Index, Method, parse_method
 from glassrank.research.evaluate.evaluate import evaluate
 from glassrank.research.evaluate.measures import Measure
 from glassrank.types import Qrels, Query
 
-_K1 = (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.5)
-_B = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
-_MU = (50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 2500, 3000, 4000, 6000)
-_TERMS = (5, 10, 20, 40)
-_DOCS = (3, 5, 10, 20)
-_WEIGHT = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_BM25 = {
+    "k1": (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.5),
+    "b": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0),
+}
+_MUS = (50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 2500, 3000, 4000, 6000)
+_QL = {"mu": tuple(map(float, _MUS))}
+_RM3 = {
+    "terms": (5, 10, 20, 40),
+    "docs": (3, 5, 10, 20),
+    "weight": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+}
 
 
 @dataclass(frozen=True)
@@ -27,19 +33,16 @@ class Trial:
     """Mean of the measure."""
 
 
+def _get_values(method: Method) -> dict[str, tuple[Any, ...]]:
+    """Those of each parameter that are tried; RM3's base is fixed."""
+    return _BM25 if isinstance(method, BM25) else _QL if isinstance(method, QL) else _RM3
+
+
 def make_grid(method: Method) -> list[Method]:
-    """The grid for a method: k1 and b, mu, or RM3's parameters with a fixed base."""
-    grid: Iterator[Method]
-    if isinstance(method, BM25):
-        grid = (replace(method, k1=k1, b=b) for k1, b in product(_K1, _B))
-    elif isinstance(method, QL):
-        grid = (replace(method, mu=float(mu)) for mu in _MU)
-    else:
-        grid = (
-            RM3(method.base, terms, docs, weight)
-            for terms, docs, weight in product(_TERMS, _DOCS, _WEIGHT)
-        )
-    return list(dict.fromkeys([method, *grid]))
+    """The method, and all others that are tried."""
+    values = _get_values(method)
+    choices = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+    return list(dict.fromkeys([method, *(replace(method, **choice) for choice in choices)]))
 
 
 def tune(
@@ -68,15 +71,11 @@ def find_edge_parameters(method: Method) -> list[str]:
     >>> find_edge_parameters(BM25(k1=0.3, b=0.4)), find_edge_parameters(BM25(k1=0.9, b=1.0))
     (['k1'], [])
     """
-    grid: dict[str, tuple[float, ...]]
-    if isinstance(method, BM25):
-        grid = {"k1": _K1}
-    elif isinstance(method, QL):
-        grid = {"mu": _MU}
-    else:
-        grid = {"terms": _TERMS, "docs": _DOCS, "weight": _WEIGHT}
-    values = {name: getattr(method, name) for name in grid}
-    return [n for n, value in values.items() if not min(grid[n]) < value < max(grid[n])]
+    return [
+        name
+        for name, tried in _get_values(method).items()
+        if name != "b" and not min(tried) < getattr(method, name) < max(tried)
+    ]
 
 
 def find_best(trials: Sequence[Trial]) -> Trial:

@@ -59,17 +59,16 @@ class ExampleMaker:
                     continue
                 asked = self.reranker.read_query(text).ids[1:-1]  # without [CLS] and [SEP]
                 start = _find(ids, asked)
-                if start < 0:
+                if start < 0 or len(ids) - len(asked) < _LEAST_ROWS:
                     continue
-                hidden = start, start + len(asked)
-                if len(ids) - len(asked) < _LEAST_ROWS:
-                    continue
-                source = int(np.flatnonzero(example.docs == number)[0])
                 gains = (example.docs == number).astype(np.float64)
-                # The first stage has read what is hidden, so its scores say nothing here.
-                nothing = np.zeros_like(example.first_scores)
                 yield replace(
-                    example, gains=gains, source=source, hidden=hidden, first_scores=nothing
+                    example,
+                    gains=gains,
+                    source=int(gains.argmax()),
+                    hidden=(start, start + len(asked)),
+                    # The first stage has read what is hidden, so its scores say nothing here.
+                    first_scores=np.zeros_like(example.first_scores),
                 )
 
     def from_log(self, log: Log, *, corrected: bool = True) -> list[Example]:

@@ -202,42 +202,32 @@ class Learner:
     ) -> Outcome:
         shares = _SHARES_OF_DOCS if is_from_docs else _SHARES
         half = len(held_out) // 2
-        values = [
-            np.mean(
-                [
-                    _ndcg(each, self._score(each, self.start.toward(learned, share)))
-                    for each in held_out[:half]
-                ]
-            )
-            for share in shares
-        ]
-        share = shares[int(np.argmax(values))]
-        weights = self.start.toward(learned, share)
-        deciding = held_out[half:]
-        scores = [
-            [self._score(example, each) for each in (self.start, weights)] for example in deciding
-        ]
-        both = np.array(
-            [
-                [_ndcg(example, each) for each in pair]
-                for example, pair in zip(deciding, scores, strict=True)
-            ]
-        )  # (n, 2)
-        differences = both[:, 1] - both[:, 0]
-        resampled = np.random.default_rng(0).integers(len(both), size=(_RESAMPLES, len(both)))
+        choosing, deciding = held_out[:half], held_out[half:]
+        candidates = [self.start.toward(learned, share) for share in shares]
+        best = int(np.argmax([self._measure(choosing, each)[1].mean() for each in candidates]))
+        old, before = self._measure(deciding, self.start)
+        new, after = self._measure(deciding, candidates[best])
+        differences, count = after - before, len(deciding)
+        resampled = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
         low, high = np.quantile(differences[resampled].mean(1), [0.025, 0.975])
-        old, new = (np.concatenate([pair[which] for pair in scores]) for which in (0, 1))
         return Outcome(
-            weights,
-            self._recalibrate(old, new),
-            share,
+            candidates[best],
+            self._recalibrate(np.concatenate(old), np.concatenate(new)),
+            shares[best],
             queries,
-            len(deciding),
-            float(both[:, 0].mean()),
-            float(both[:, 1].mean()),
+            count,
+            float(before.mean()),
+            float(after.mean()),
             (float(low), float(high)),
-            _list_changes(deciding, scores, differences),
+            _list_changes(deciding, old, new, differences),
         )
+
+    def _measure(
+        self, examples: Sequence[Example], weights: LearnedWeights
+    ) -> tuple[list[NDArray[np.float32]], NDArray[np.float64]]:
+        """The scores of all candidates of each example, and each one's nDCG@10 (n,)."""
+        scores = [self._score(example, weights) for example in examples]
+        return scores, np.array(list(map(_ndcg, examples, scores)))
 
     def _recalibrate(
         self, old: NDArray[np.floating], new: NDArray[np.floating]
@@ -286,7 +276,8 @@ def _ndcg(example: Example, scores: NDArray[np.floating]) -> float:
 
 def _list_changes(
     examples: Sequence[Example],
-    scores: Sequence[Sequence[NDArray[np.floating]]],
+    old: Sequence[NDArray[np.floating]],
+    new: Sequence[NDArray[np.floating]],
     differences: NDArray[np.floating],
 ) -> list[ChangedQuery]:
     """Those whose nDCG changed most, for better or worse, and whose first three differ."""
@@ -294,7 +285,8 @@ def _list_changes(
     for place in np.argsort(-abs(differences), kind="stable").tolist():
         example = examples[place]
         before, after = (
-            example.docs[np.argsort(-each, kind="stable")[:3]].tolist() for each in scores[place]
+            example.docs[np.argsort(-scores[place], kind="stable")[:3]].tolist()
+            for scores in (old, new)
         )
         if before != after:
             changes.append(ChangedQuery(example.text, before, after, float(differences[place])))

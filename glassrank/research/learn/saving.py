@@ -1,6 +1,5 @@
 """Saves a learned model, without PyTorch; and the report of how it came about."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
@@ -11,10 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from glassrank.backends.onnx_encoders import Quantized
-from glassrank.models.io.model_folder import CARD, CONFIG, FORMAT, VOCABULARY, WEIGHTS
+from glassrank.models.io.model_folder import CARD, MODEL_FILES, WEIGHTS, write_texts
 from glassrank.rerank import Reranker
 from glassrank.research.learn.learn import Outcome
-from glassrank.settings import to_plain
 from glassrank.storage.atomic_folders import write_checksummed_folder
 from glassrank.types import Doc
 
@@ -45,21 +43,11 @@ def save_learned(folder: Path, reranker: Reranker, outcome: Outcome, report: str
             plain[name.removesuffix(".weight") + ".scales"] = array.scales
         else:
             plain[name] = np.array(array, np.float32, order="C")
-    config = {
-        "format": FORMAT,
-        "model": model.name,
-        "config": to_plain(model.config),
-        "usage": to_plain(replace(reranker.usage, calibration=outcome.calibration)),
-        "words": None,
-        "first_stage_weight": model.first_stage_weight is not None,
-    }
-    names = (CONFIG, WEIGHTS, VOCABULARY, CARD)
-    with write_checksummed_folder(folder, "model", names, beside=CARD) as part:
+    usage = replace(reranker.usage, calibration=outcome.calibration)
+    card = f"# {folder.name}\n\n```text\n{report}\n```\n"
+    with write_checksummed_folder(folder, "model", MODEL_FILES, beside=CARD) as part:
         save_file(plain, part / WEIGHTS)
-        (part / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-        vocabulary = "".join(f"{token}\n" for token in reranker.saved.vocabulary)
-        (part / VOCABULARY).write_text(vocabulary, "utf-8")
-        (part / CARD).write_text(f"# {folder.name}\n\n```text\n{report}\n```\n", "utf-8")
+        write_texts(part, model.name, model, usage, reranker.saved.vocabulary, card)
 
 
 def _invert_softplus(weights: Any) -> Any:

@@ -28,8 +28,9 @@ from glassrank.models.io.model_folder import (
     SavedModel,
     Usage,
     load_config,
+    write_config,
 )
-from glassrank.models.io.torch_files import FILE_NAMES, load_files, write_config
+from glassrank.models.io.torch_files import FILE_NAMES, load_files
 from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.settings import from_plain, to_plain
