@@ -17,7 +17,7 @@ from glassrank.research.train import vector_files, vector_training
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import preparation_settings
 from glassrank.research.train.prepared import Prepared, Split, SubwordRows
-from glassrank.research.train.teachers import MeanTeacher, Teacher, load_teacher
+from glassrank.research.train.teachers import Teacher, average_teachers, load_teacher
 from glassrank.research.train.texts import load_tokenizer
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
 from glassrank.settings import to_plain
@@ -55,18 +55,20 @@ def prepare(
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
         teacher = _load_teacher(config, base, texts.docs, device, say)
-    splits = {
-        name: replace(_make_split(split, config, read, teacher), passages=passages)
-        for name, split in texts.splits().items()
-    }
+
+    def make_split(split: TextSplit) -> Split:
+        queries = _collect_rows(read(split.queries, config.query_length))
+        scores = split.teacher if teacher is None else teacher(split)
+        return replace(split.with_ids(queries), teacher=scores, passages=passages)
+
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
         docs=docs,
-        train=splits["train"],
-        dev=splits["dev"],
-        test=splits.get("test"),
+        train=make_split(texts.train),
+        dev=make_split(texts.dev),
+        test=None if texts.test is None else make_split(texts.test),
         description={
             "config": to_plain(config),
             "preparation": preparation_settings(config),
@@ -116,23 +118,8 @@ def _load_teacher(
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)
-    return MeanTeacher([(named(n), weight) for n, weight in config.candidates.teachers.items()])
-
-
-def _make_split(
-    split: TextSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
-) -> Split:
-    return Split(
-        queries=_collect_rows(read(split.queries, config.query_length)),
-        collection=split.collection,
-        docs=split.docs,
-        grades=split.grades,
-        ranks=split.ranks,
-        first_stage=split.scores,
-        teacher=split.teacher if teacher is None else teacher.scores(split),
-        triples=split.triples,
-        folds=split.folds,
-    )
+    weighted = [(named(n), weight) for n, weight in config.candidates.teachers.items()]
+    return average_teachers(weighted)
 
 
 def _collect_rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:

@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.io.model_folder import check_vocabulary
-from glassrank.storage.mapped_arrays import Ragged, Strings, pack_strings
+from glassrank.storage.mapped_arrays import (
+    Ragged,
+    Strings,
+    concat_ranges,
+    is_partition,
+    pack_strings,
+)
 from glassrank.types import Run
 
 
@@ -75,24 +81,40 @@ class PassageOffsets:
         """All passages of these documents, and the position in `docs` of each."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
-        places = np.repeat(np.arange(len(docs)), count)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
-        return first[places] + within, places
+        return concat_ranges(first, count), np.repeat(np.arange(len(docs)), count)
+
+
+COLUMN_DTYPES: dict[str, DTypeLike] = {
+    "collection": np.int32,
+    "grades": np.int32,
+    "ranks": np.int32,
+    "first_stage": np.float32,
+    "teacher": np.float32,
+    "triples": np.int32,
+    "folds": np.int32,
+}
+"""Of the columns of a split."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Queries with candidates: the first stage's documents, then judged ones that it missed."""
+class Candidates:
+    """Candidates of queries: the first stage's documents, then judged ones that it missed."""
 
-    queries: Ragged  # word ids
     collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
     docs: Ragged  # candidate documents of each query
     grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
     ranks: NDArray[np.int32]  # beside docs.values; from 1, 0 where the first stage missed it
     first_stage: NDArray[np.float32]  # beside docs.values
-    teacher: NDArray[np.float32] | None  # beside docs.values
+    teacher: NDArray[np.float32] | None = None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(Candidates):
+    """Queries with their candidates."""
+
+    queries: Ragged  # word ids
     passages: PassageOffsets | None = None  # of all documents, where training divides them
 
     @property
@@ -124,16 +146,16 @@ class Split:
 
     def select(self, queries: NDArray[np.int64]) -> "Split":
         """These queries with their candidates."""
-        places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
-        kept = np.concatenate([np.empty(0, np.int64), *places])
+        first = self.docs.offsets[queries]
+        kept = concat_ranges(first, self.docs.offsets[queries + 1] - first)
         return Split(
-            Ragged.from_rows([self.queries[q] for q in queries.tolist()], np.int32),
-            self.collection[queries],
-            Ragged.from_rows([self.docs[q] for q in queries.tolist()], np.int32),
-            self.grades[kept],
-            self.ranks[kept],
-            self.first_stage[kept],
-            None if self.teacher is None else self.teacher[kept],
+            queries=Ragged.from_rows([self.queries[q] for q in queries], np.int32),
+            collection=self.collection[queries],
+            docs=Ragged.from_rows([self.docs[q] for q in queries], np.int32),
+            grades=self.grades[kept],
+            ranks=self.ranks[kept],
+            first_stage=self.first_stage[kept],
+            teacher=None if self.teacher is None else self.teacher[kept],
             passages=self.passages,
         )
 
@@ -198,8 +220,7 @@ class Prepared:
         _check_rows(self.docs, "docs", words)
         if self.passages is not None:
             offsets, best = self.passages.offsets, self.passages.best
-            check_consistent(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
-            check_consistent(offsets[-1] == len(self.docs), "passages.offsets")
+            check_consistent(is_partition(offsets, len(self.docs)), "passages.offsets")
             check_consistent(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
             check_consistent(best >= 1, "passages.best")
             check_consistent(0 <= self.passages.first <= 1, "passages.first")
@@ -221,9 +242,8 @@ def check_consistent(sound: bool, name: str) -> None:
 
 def _check_rows(rows: Ragged, name: str, below: int) -> None:
     """Check offsets, and that values are between 0 and `below`."""
-    offsets, values = rows.offsets, rows.values
-    check_consistent(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
-    check_consistent(bool((np.diff(offsets) >= 0).all()), name)
+    values = rows.values
+    check_consistent(is_partition(rows.offsets, len(values)), name)
     check_consistent(not len(values) or (values.min() >= 0 and values.max() < below), name)
 
 

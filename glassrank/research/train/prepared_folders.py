@@ -14,6 +14,7 @@ from glassrank.errors import InputError, wrap_file_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import check_same_settings, preparation_settings
 from glassrank.research.train.prepared import (
+    COLUMN_DTYPES,
     PassageOffsets,
     Prepared,
     RunIds,
@@ -33,16 +34,6 @@ _KIND = "preparation"
 _FILES = ("prepared.json", "words.txt", "*.npy")
 _MOST_TEXT = 1 << 30
 _MOST_BYTES = 1 << 40
-# Arrays of a split, and their dtypes.
-_PARTS: dict[str, DTypeLike] = {
-    "collection": np.int32,
-    "grades": np.int32,
-    "ranks": np.int32,
-    "first_stage": np.float32,
-    "teacher": np.float32,
-    "triples": np.int32,
-    "folds": np.int32,
-}
 _OPTIONAL = ("teacher", "triples", "folds")
 
 
@@ -67,7 +58,7 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
         for name, split in prepared.splits().items():
             _save_ragged(part, f"{name}.queries", split.queries, np.int32)
             _save_ragged(part, f"{name}.docs", split.docs, np.int32)
-            for column, dtype in _PARTS.items():
+            for column, dtype in COLUMN_DTYPES.items():
                 if getattr(split, column) is not None:
                     _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
         description = json.dumps(prepared.description, indent=1)
@@ -141,7 +132,7 @@ def _load_split(files: ChecksummedFiles, name: str, passages: PassageOffsets | N
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
         else None
-        for column, dtype in _PARTS.items()
+        for column, dtype in COLUMN_DTYPES.items()
     }
     queries = _load_ragged(files, f"{name}.queries", np.int32)
     docs = _load_ragged(files, f"{name}.docs", np.int32)

@@ -4,22 +4,21 @@ import os
 import tempfile
 import weakref
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
-
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import PassageReader
+from glassrank.models.doc_reader import PassageReader, join_title
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import read_pretrained
 from glassrank.models.text_batches import make_text_encoder
 from glassrank.research.train.build import load_start_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import find_model_class
-from glassrank.research.train.prepared import PassageOffsets
 from glassrank.settings import from_plain
 from glassrank.text import split_words
 from glassrank.text.english import remove_function_words
@@ -43,26 +42,19 @@ class TextsOnDisk(Sequence[list[str]]):
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._file = tempfile.TemporaryFile(buffering=_BLOCK_BYTES)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._ends = array("q", [0])
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
 
     def append(self, words: Sequence[str]) -> None:
         """Add a text."""
-        text = _SEPARATOR.join(words).encode("utf-8", "surrogatepass")
-        self._waiting.append(text)
-        self._waiting_bytes += len(text)
-        self._ends.append(self._ends[-1] + len(text))
-        if self._waiting_bytes > _BLOCK_BYTES:
-            self._write()
+        size = self._file.write(_SEPARATOR.join(words).encode("utf-8", "surrogatepass"))
+        self._ends.append(self._ends[-1] + size)
 
-    def _write(self) -> None:
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(b"".join(self._waiting))
+    def _read(self, first: int, stop: int) -> bytes:
         self._file.flush()
-        self._waiting, self._waiting_bytes = [], 0
+        start = self._ends[first]
+        return os.pread(self._file.fileno(), self._ends[stop] - start, start)
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -76,23 +68,16 @@ class TextsOnDisk(Sequence[list[str]]):
             return [self[i] for i in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
             raise IndexError(number)
-        if self._waiting:
-            self._write()
-        start, end = self._ends[number], self._ends[number + 1]
-        return _decode_words(os.pread(self._file.fileno(), end - start, start))
+        return _decode_words(self._read(number, number + 1))
 
     def __iter__(self) -> Iterator[list[str]]:
-        if self._waiting:
-            self._write()
         number = 0
         while number < len(self):  # in blocks: one read for each text would be slow
-            start, first = self._ends[number], number
-            while number < len(self) and self._ends[number + 1] - start <= _BLOCK_BYTES:
-                number += 1
-            number = max(number, first + 1)
-            block = os.pread(self._file.fileno(), self._ends[number] - start, start)
-            for i in range(first, number):
-                yield _decode_words(block[self._ends[i] - start : self._ends[i + 1] - start])
+            first, start = number, self._ends[number]
+            number = max(first + 1, bisect_right(self._ends, start + _BLOCK_BYTES) - 1)
+            block = self._read(first, number)
+            for begin, end in pairwise(self._ends[first : number + 1]):
+                yield _decode_words(block[begin - start : end - start])
 
 
 def _decode_words(text: bytes) -> list[str]:
@@ -160,32 +145,17 @@ def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:
     return text
 
 
-class PassageDivider:
-    """Divides documents into the texts of their passages."""
-
-    def __init__(self, config: TrainConfig, base: Path) -> None:
-        known, subwords = load_tokenizer(config, base), subword_text(config, base)
-        # Word ids are not known yet; each word takes one position.
-        words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
-        self._reader = PassageReader(
-            words if known is None else known[1],
-            config.doc_length,
-            None if subwords is None else subwords.doc_words,
-            config.passages,
-        )
-        self._how = config.passages
-        self._offsets = [0]
-
-    def __len__(self) -> int:
-        """Number of documents so far."""
-        return len(self._offsets) - 1
-
-    def add(self, doc: Doc) -> list[str]:
-        """Add a document, and return its texts."""
-        texts = self._reader.read([doc])[0].all().texts
-        self._offsets.append(self._offsets[-1] + len(texts))
-        return texts
-
-    def passages(self) -> PassageOffsets:
-        """The passages of all documents added."""
-        return PassageOffsets(np.array(self._offsets, np.int64), self._how.best, self._how.first)
+def make_divider(config: TrainConfig, base: Path) -> Callable[[Doc], list[str]]:
+    """A function that divides a document into the texts that training reads."""
+    if config.train_on == "beginnings":
+        return lambda doc: [join_title(doc)]
+    known, subwords = load_tokenizer(config, base), subword_text(config, base)
+    # Word ids are not known yet; each word takes one position.
+    words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
+    reader = PassageReader(
+        words if known is None else known[1],
+        config.doc_length,
+        None if subwords is None else subwords.doc_words,
+        config.passages,
+    )
+    return lambda doc: reader.read([doc])[0].all().texts

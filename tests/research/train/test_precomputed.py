@@ -32,7 +32,7 @@ def test_a_run_stands_for_the_first_stage(tmp_path: Path) -> None:
     config = collection(tmp_path, candidates={"run": ["given.run"], "train_depth": 2})
     texts = read_collections(config, tmp_path)
     assert [rows.tolist() for rows in texts.train.docs] == [[0, 3], [1, 2]]
-    assert texts.train.scores.tolist() == [5, 3, 9, 8]
+    assert texts.train.first_stage.tolist() == [5, 3, 9, 8]
     assert texts.dev.docs[1].tolist() == [1, 2, 0] and texts.dev.ranks.tolist()[2:] == [
         1,
         2,

@@ -154,7 +154,7 @@ def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     assert texts.train.grades.tolist() == [-1, 1, 1, -1]
     assert texts.train.ranks[2] == 1  # the first stage's best
     assert texts.train.ranks[3] == 0  # it has no word of the query
-    assert texts.train.scores[3] == texts.train.scores[:3].min()
+    assert texts.train.first_stage[3] == texts.train.first_stage[:3].min()
     assert texts.train.triples is not None
     assert texts.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
     assert texts.dev.triples is None
