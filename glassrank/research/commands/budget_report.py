@@ -4,7 +4,7 @@ model has a line up to a marker at its best depth, and dotted beyond.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,12 +179,8 @@ def _axis_start(report: BudgetReport) -> float:
 
 def _line_styles() -> Iterator[dict[str, Any]]:
     """Styles of lines; the first 35 differ."""
-    for number in count():
-        yield {
-            "color": _COLOURS[number % len(_COLOURS)],
-            "linestyle": _DASHES[number % len(_DASHES)],
-            "marker": _MARKERS[number % len(_MARKERS)],
-        }
+    for colour, dashes, marker in zip(*map(cycle, (_COLOURS, _DASHES, _MARKERS)), strict=False):
+        yield {"color": colour, "linestyle": dashes, "marker": marker}
 
 
 def _draw_line(

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -161,12 +162,10 @@ def _make_vectors(
             base / str(wanted.path), vocabulary, seed=config.seed
         )
     elif wanted.source == "sentence_transformer":
-        word_vectors = vector_training.from_sentence_transformer(
-            vocabulary,
-            str(local_folder(str(wanted.path), base)),
-            size=wanted.size,
-            seed=config.seed,
-            say=say,
+        encoder = vector_training.load_sentence_transformer(local_folder(str(wanted.path), base))
+        encode = partial(encoder.encode, batch_size=128, show_progress_bar=False)
+        word_vectors = vector_training.from_encoder(
+            vocabulary, encode, wanted.size, config.seed, say
         )
     elif wanted.source == "word2vec":
         word_vectors = vector_training.train_word2vec(

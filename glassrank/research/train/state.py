@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import Optimizer, SparseAdam
 
 from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.io.weight_files import check_finite, write_tensors
@@ -105,7 +105,9 @@ def _restore(
             state.setdefault(int(number), {})[value] = tensor
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
-        _restore_step_counts(optimizer)
+        if isinstance(optimizer, SparseAdam):  # it counts steps in an int, saved as a tensor
+            for values in optimizer.state.values():
+                values["step"] = int(values["step"])
 
 
 def _replace_nan(value: Any) -> Any:
@@ -119,10 +121,3 @@ def _replace_nan(value: Any) -> Any:
 
 def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _restore_step_counts(optimizer: Optimizer) -> None:
-    """SparseAdam counts steps in an int, which was saved as a tensor."""
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        for values in optimizer.state.values():
-            values["step"] = int(values["step"])

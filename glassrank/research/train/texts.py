@@ -90,17 +90,15 @@ Splitter = Callable[[str], list[str]]
 def make_splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """Functions that split and cut queries and documents. Models on subwords without a limit in
     words get texts split at white space. A checkpoint keeps its own limits."""
-    lengths = config.query_length, config.doc_length
     text = subword_text(config, base)
-    if text is None:
-        query, doc = (partial(_split_and_cut, word_splitter(config), length) for length in lengths)
-        return query, doc
+    limits = (None, None) if text is None else (text.query_words, text.doc_words)
     # A word is at least one subword, so this many words always fill the length.
+    usual = word_splitter(config) if text is None else str.split
     query, doc = (
-        partial(_split_and_cut, str.split, length)
+        partial(_split_and_cut, usual, length)
         if words is None
         else partial(_split_and_cut, split_words, words)
-        for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
+        for words, length in zip(limits, config.lengths, strict=True)
     )
     return query, doc
 

@@ -1,6 +1,7 @@
 """Validation on dev queries: quality by re-ranking depth, the best depth, and calibration."""
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -67,7 +68,8 @@ def score_candidates(
     scores = np.zeros(len(texts), np.float32)
     was_training = model.training
     model.eval()
-    at_once = _choose_batch_size(int(data.docs.lengths.max(initial=0)))
+    longest = data.docs.lengths.max(initial=1)
+    at_once = max(1, int(_BATCH_PAIRS * min(1.0, (_BATCH_LENGTH / longest) ** 2)))
     starts = range(0, len(order), at_once)
     for start in say_progress(starts, "pairs scored", len(order), say, at_once=at_once):
         part = order[start : start + at_once]
@@ -88,11 +90,6 @@ def score_candidates(
     shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
     best, first = split.passages.best, split.passages.first
     return aggregate_passages(scores, candidates, shares, best, first).scores
-
-
-def _choose_batch_size(longest_doc: int) -> int:
-    share = min(1.0, (_BATCH_LENGTH / max(1, longest_doc)) ** 2)
-    return max(1, int(_BATCH_PAIRS * share))
 
 
 def validate(
@@ -141,18 +138,16 @@ def make_runs(
     qrels: Qrels = {}
     at = 0
     for query in queries.tolist():
-        begin, end = split.docs.offsets[query : query + 2]
-        mine = scores[at : at + end - begin]
-        at += end - begin
-        retrieved = split.ranks[begin:end] > 0  # without judged documents that it missed
-        docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
-        listed = [doc for doc, here in zip(docs, retrieved.tolist(), strict=True) if here]
-        first.append((str(query), listed, -split.ranks[begin:end][retrieved].astype(float)))
+        rows = slice(*split.docs.offsets[query : query + 2])
+        docs = list(map(str, split.docs.values[rows].tolist()))
+        ranks, mine = split.ranks[rows], scores[at : at + len(docs)]
+        at += len(docs)
+        retrieved = ranks > 0  # without judged documents that it missed
+        listed = list(compress(docs, retrieved.tolist()))
+        first.append((str(query), listed, -ranks[retrieved].astype(float)))
         second.append((str(query), listed, mine[retrieved].astype(float)))
-        grades = split.grades[begin:end].tolist()
-        qrels[str(query)] = {
-            doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
-        }
+        judged = zip(docs, split.grades[rows].tolist(), strict=True)
+        qrels[str(query)] = {doc: grade for doc, grade in judged if grade >= 0}
     return Run.from_rows(first), Run.from_rows(second), qrels
 
 
@@ -184,16 +179,14 @@ def collect_judged_scores(
     dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> list[JudgedScores]:
     """Scores of each query's retrieved documents; unjudged ones count as not relevant."""
-    split = dev.split
-    lists = []
+    split, lists = dev.split, []
     for query in queries.tolist():
-        begin, end = split.docs.offsets[query : query + 2]
-        ranks = split.ranks[begin:end]
-        listed = ranks > 0
+        rows = slice(*split.docs.offsets[query : query + 2])
+        listed = split.ranks[rows] > 0
         if listed.any():
-            relevant = split.grades[begin:end][listed] > 0
-            weights = weigh_ranks(ranks[listed])
-            lists.append(JudgedScores(scores[begin:end][listed], relevant, weights))
+            relevant = split.grades[rows][listed] > 0
+            weights = weigh_ranks(split.ranks[rows][listed])
+            lists.append(JudgedScores(scores[rows][listed], relevant, weights))
     return lists
 
 
