@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from glassrank.rerank import Pipeline
     from glassrank.rerank.cascade_plan import CascadePlan
     from glassrank.research.evaluate.budget_curve import Speed
-    from glassrank.research.evaluate.timed_models import JudgedQueries, Line, TimedModel
+    from glassrank.research.evaluate.measures import Floats
+    from glassrank.research.evaluate.timed_models import JudgedQueries, TimedModel
     from glassrank.types import Run
 
 Item = TypeVar("Item")
@@ -78,6 +79,7 @@ def budget(
     )
     from glassrank.research.evaluate import Measure
     from glassrank.research.evaluate import timed_models as timed
+    from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
 
     for file in (json, plot, plan):
         check_writable(file)
@@ -101,7 +103,17 @@ def budget(
     speeds = timed.time_models(models, here.queries, repeats, track)
     runs = [model.score_all(here, track) for model in models]
     dev_runs = [] if dev is None else [model.score_all(dev, track) for model in models]
-    lines = _make_lines(models, speeds, here, runs, dev, dev_runs, measures)
+
+    def by_depth(judged: timed.JudgedQueries, run: Run) -> "dict[str, Floats]":
+        return evaluate_by_depth(judged.run, run, judged.qrels, measures, here.deepest)
+
+    lines = []
+    for number, timed_model in enumerate(models):
+        values = by_depth(here, runs[number])
+        on_dev = None if dev is None else by_depth(dev, dev_runs[number])
+        for variant, speed in zip(timed_model.variants, speeds[number], strict=True):
+            curves = make_time_curves(values, speed, on_dev)
+            lines.append(timed.Line(timed_model.label, variant.name, speed, curves))
     report = timed.BudgetReport(
         judged=len(here.qrels),
         deepest=here.deepest,
@@ -146,30 +158,6 @@ def _open_models(
         opened.append(TimedModel(label, variants))
         used.append(last)
     return opened, used
-
-
-def _make_lines(
-    models: "list[TimedModel]",
-    speeds: "list[list[Speed]]",
-    here: "JudgedQueries",
-    runs: "list[Run]",
-    dev: "JudgedQueries | None",
-    dev_runs: "list[Run]",
-    measures: list[str],
-) -> "list[Line]":
-    from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
-    from glassrank.research.evaluate.timed_models import Line
-
-    lines = []
-    for number, model in enumerate(models):
-        values = evaluate_by_depth(here.run, runs[number], here.qrels, measures, here.deepest)
-        on_dev = None
-        if dev is not None:
-            on_dev = evaluate_by_depth(dev.run, dev_runs[number], dev.qrels, measures, here.deepest)
-        for variant, speed in zip(model.variants, speeds[number], strict=True):
-            curves = make_time_curves(values, speed, on_dev)
-            lines.append(Line(model.label, variant.name, speed, curves))
-    return lines
 
 
 def _fit_plan(

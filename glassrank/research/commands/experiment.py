@@ -39,14 +39,9 @@ def experiment(
     from glassrank.research.train.experiment import experiment as run
 
     console.check_writable(out)
-    result = run(
-        configs,
-        seed or (),
-        measure or ("RR@10", "nDCG@10", "AP"),
-        baseline,
-        device,
-        partial(console.say, quiet=quiet),
-    )
+    measures = measure or ("RR@10", "nDCG@10", "AP")
+    say = partial(console.say, quiet=quiet)
+    result = run(configs, seed or (), measures, baseline, device, say)
     if out is not None:
         with atomic_write(out) as file:
             file.write(as_markdown(result))

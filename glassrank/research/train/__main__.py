@@ -6,6 +6,7 @@ torchrun --nproc-per-node N -m glassrank.research.train CONFIG.toml [DEVICE]
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -38,15 +39,8 @@ def _run(path: Path, device: str) -> None:
     config = read_config(path)
     prepared = load_prepared(path.parent / config.prepared, config)
     with join_team(device) as team:
-        train(
-            config,
-            prepared,
-            path.parent / config.out,
-            team.device,
-            say=lambda line: print(line, flush=True),
-            team=team,
-            base=path.parent,
-        )
+        out, say = path.parent / config.out, partial(print, flush=True)
+        train(config, prepared, out, team.device, say, team=team, base=path.parent)
 
 
 if __name__ == "__main__":

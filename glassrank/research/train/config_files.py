@@ -233,25 +233,21 @@ def make_example(name: str) -> str:
         "query_length": getattr(settings, "query_length", TrainConfig.query_length),
         "doc_length": getattr(settings, "doc_length", longest),
     }
+    names = {"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"}
+    usage = f"Training {name}. Paths are relative to this file. Change what you need, then:"
+    commands = "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
     parts = [
-        _format_comment(
-            f"Training {name}. Paths are relative to this file. Change what you need, then:"
-        )
-        + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
-        + _format_keys({"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"})
-        + _format_comment("Texts are cut to these lengths, in tokens.")
-        + _format_keys(lengths),
-        _format_comment("One table for each collection.")
-        + "[[collections]]\n"
-        + _format_keys(_COLLECTION),
+        _format_table(usage, commands, names, {})
+        + _format_table("Texts are cut to these lengths, in tokens.", "", lengths, {}),
+        _format_table("One table for each collection.", "[[collections]]\n", _COLLECTION, {}),
         *_format_tables("config", settings, f"The settings of {name}, with their defaults."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
     sections = _SUBWORD_SECTIONS if family.info.uses_subwords else _SECTIONS
     rates = {**sections["optimizer"], **_RATES.get(name, {})}
     for section, values in {**sections, "optimizer": rates}.items():
-        keys = _format_keys(values, _read_field_docs(kinds[section]))
-        parts.append(_format_comment(_TITLES[section]) + f"[{section}]\n" + keys)
+        notes = _read_field_docs(kinds[section])
+        parts.append(_format_table(_TITLES[section], f"[{section}]\n", values, notes))
     return "\n".join(parts)
 
 
@@ -269,16 +265,16 @@ def _format_tables(path: str, settings: Any, title: str = "") -> list[str]:
             values[field.name] = value
     if not values:
         return inner
-    keys = _format_keys(values, _read_field_docs(type(settings)))
-    return [(_format_comment(title) if title else "") + f"[{path}]\n" + keys, *inner]
+    return [_format_table(title, f"[{path}]\n", values, _read_field_docs(type(settings))), *inner]
 
 
-def _format_keys(values: dict[str, Any], notes: dict[str, str] | None = None) -> str:
+def _format_table(title: str, header: str, values: dict[str, Any], notes: dict[str, str]) -> str:
     # JSON values are valid TOML.
-    return "".join(
-        _format_comment((notes or {}).get(name, "")) + f"{name} = {json.dumps(value)}\n"
+    keys = (
+        _format_comment(notes.get(name, "")) + f"{name} = {json.dumps(value)}\n"
         for name, value in values.items()
     )
+    return _format_comment(title) + header + "".join(keys)
 
 
 def _format_comment(text: str) -> str:

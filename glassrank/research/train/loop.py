@@ -205,8 +205,8 @@ class _Run:
 
     def load_best(self) -> Ranker:
         """The best weights so far."""
-        saved = load_model(self.out / "best", trusted=[self.config.model])
-        return saved.model.to(self.model.device)
+        best: Ranker = load_model(self.out / "best", trusted=[self.config.model]).model
+        return best.to(self.model.device)
 
     def finish(self, progress: RunProgress) -> TrainingResult:
         """Evaluate the best weights on all dev queries, choose their depth, and save them."""
