@@ -13,7 +13,6 @@ from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.index import Index
-    from glassrank.rerank import Pipeline
     from glassrank.rerank.cascade_plan import CascadePlan
     from glassrank.research.evaluate.budget_curve import Speed
     from glassrank.research.evaluate.measures import Floats
@@ -95,7 +94,7 @@ def budget(
         dev = timed.JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, say)
     elif (dev_run, dev_qrels, dev_queries) != (None, None, None):
         raise InputError("give --dev-run, --dev-qrels and --dev-queries together")
-    models, used = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
+    models = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
 
     def track(items: Sequence[Item], what: str, /) -> Iterator[Item]:
         return console.track(items, what, total=len(items), quiet=quiet)
@@ -104,7 +103,7 @@ def budget(
     runs = [model.score_all(here, track) for model in models]
     dev_runs = [] if dev is None else [model.score_all(dev, track) for model in models]
 
-    def by_depth(judged: timed.JudgedQueries, run: Run) -> "dict[str, Floats]":
+    def by_depth(judged: timed.JudgedQueries, run: "Run") -> "dict[str, Floats]":
         return evaluate_by_depth(judged.run, run, judged.qrels, measures, here.deepest)
 
     lines = []
@@ -125,7 +124,7 @@ def budget(
     write_json(report.to_json(), json)
     planned = None
     if plan is not None:
-        planned = _fit_plan(opened, dev or here, dev_runs or runs, speeds, measures[0], used)
+        planned = _fit_plan(opened, dev or here, dev_runs or runs, speeds, measures[0], models)
         write_json(planned.to_json(), plan)
     if plot is not None:
         draw(report, plot)
@@ -139,25 +138,23 @@ def budget(
 
 def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
-) -> "tuple[list[TimedModel], list[Pipeline]]":
-    """Each model on the fly, and with its store if there is one; and the faster pipelines."""
+) -> "list[TimedModel]":
+    """Each model on the fly, and with its store if there is one."""
     from glassrank.embeddings import Store
     from glassrank.rerank import Pipeline, Reranker
     from glassrank.research.evaluate.timed_models import TimedModel, Variant, make_labels
 
-    opened, used = [], []
+    opened = []
     for model, label in zip(models, make_labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        last = Pipeline(index, reranker, use_store=False, candidates=deepest, calibrate=False)
-        variants = [Variant("on the fly", last)]
+        make = partial(Pipeline, index, reranker, candidates=deepest, calibrate=False)
+        variants = [Variant("on the fly", make(use_store=False))]
         if store is not None:
             store.require(index.snapshot)  # encoding on the fly would count as stored
-            last = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
-            variants.append(Variant(f"stored, {store.dtype}", last))
+            variants.append(Variant(f"stored, {store.dtype}", make(store=store)))
         opened.append(TimedModel(label, variants))
-        used.append(last)
-    return opened, used
+    return opened
 
 
 def _fit_plan(
@@ -166,13 +163,14 @@ def _fit_plan(
     runs: "list[Run]",
     speeds: "list[list[Speed]]",
     measure: str,
-    used: "list[Pipeline]",
+    models: "list[TimedModel]",
 ) -> "CascadePlan":
     from glassrank.models.io.model_folder import fingerprint
     from glassrank.rerank.scheduler import scoring_reserve_ms
     from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, fit_plan
     from glassrank.research.evaluate.timed_models import time_first_stage
 
+    used = [model.variants[-1].pipeline for model in models]
     before = time_first_stage(index, used[0].method, judged.queries, judged.deepest)
     left = {budget: max(0.0, budget - before) for budget in BUDGETS_MS}
     return fit_plan(

@@ -18,9 +18,7 @@ from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.state import RunProgress
 from glassrank.research.train.step import (
     Step,
-    batch_loss,
     batch_targets,
-    clip_gradients,
     encoder_names,
     uses_embedding_table,
 )
@@ -59,48 +57,38 @@ class CudaGraphStep(Step):
             for here, given in zip(self._static_targets, batch_targets(examples), strict=True):
                 here.copy_(given, non_blocking=True)
         if self._graph is None:
-            return self._compute()
+            return self._compute_static()
         self._graph.replay()
         return self._value
 
     def update(self, progress: RunProgress) -> None:
         """As the plain step, after the gradients of the embedding table."""
         (query, *_), (doc, *_) = self._inputs
-        if doc.requires_grad:  # word vectors; the table has gradients of the step before
-            for name, parameter in self._model.named_parameters():
-                if name.startswith("words."):
-                    parameter.grad = None
+        if self._model.words is not None and doc.requires_grad:
+            self._model.words.zero_grad()  # of the step before
             torch.autograd.backward([query, doc], [kept[0].grad for kept in self._static_inputs])
         super().update(progress)
 
-    def _compute(self) -> Tensor:
-        for tensor in (
-            *self._model.parameters(),
-            *(part for kept in self._static_inputs for part in kept),
-        ):
-            tensor.grad = None
+    def _compute_static(self) -> Tensor:
         query, doc = self._static_inputs
-        value = batch_loss(
-            self._model, self._vector_teacher, self._config, (query, doc), self._static_targets
-        )
-        torch.autograd.backward(value)
-        clip_gradients(self._model, self._config.optimizer.clip)
-        return value.detach()
+        for tensor in (*query, *doc):
+            tensor.grad = None
+        return self._compute((query, doc), self._static_targets)
 
     def _record(self) -> Tensor:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self._compute()  # a model's lazy buffers exist before it is compiled
+            self._compute_static()  # a model's lazy buffers exist before it is compiled
         with compile_if_long(self._model, self._config), torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
-                self._compute()
+                self._compute_static()
             with _forbid_synchronization():
-                self._compute()
+                self._compute_static()
             torch.cuda.current_stream().synchronize()
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, stream=stream):
-                value = self._compute()
+                value = self._compute_static()
         torch.cuda.current_stream().wait_stream(stream)
         return value
 
@@ -124,28 +112,23 @@ def compile_model(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[
         warnings.simplefilter("ignore")  # the compiler reads missing gradients
         _dynamo.reset()  # drop what an earlier run compiled
         kind = TokenEmbeddings if uses_embedding_table(model) else TokenBatch
-        calls: dict[str, Callable[..., object]] = {
+        calls = {
             name: _compile_encoder(getattr(model, name), kind) for name in encoder_names(model)
         }
-        calls["interact"] = _compile_interaction(model.interact)
-        for name, call in calls.items():
+        for name, call in (calls | {"interact": _compile_interaction(model.interact)}).items():
             setattr(model, name, call)
         try:
             yield
         finally:
-            for name in calls:
+            for name in (*calls, "interact"):
                 delattr(model, name)
 
 
+# Compiled with plain tensors as inputs and outputs: not every compiler takes named tuples.
 def _compile_encoder(
     encode: Callable[[Any], TokenEmbeddings], kind: type[Any]
 ) -> Callable[[Any], TokenEmbeddings]:
-    """Compile with plain tensors as inputs and outputs: not every compiler takes named tuples."""
-
-    def encoded(*parts: Tensor) -> tuple[Tensor, ...]:
-        return tuple(encode(kind(*parts)))
-
-    fast = torch.compile(encoded, dynamic=False)
+    fast = torch.compile(lambda *parts: tuple(encode(kind(*parts))), dynamic=False)
     return lambda texts: TokenEmbeddings(*fast(*texts))
 
 

@@ -1,9 +1,11 @@
 """Train several models with several seeds, evaluate them on the same queries, and test them against
 a baseline with a correction for multiple comparisons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +88,8 @@ def experiment(
     for name, (path, config) in configs.items():
         runs = _Runs(path.parent, device, measures, say)
         prepared = runs.load_or_prepare(config)
-        split = _split_name(prepared)
+        folded = prepared.train.folds is not None
+        split = "cross-validated" if folded else "dev" if prepared.test is None else "test"
         seeds_to_run = seeds or (config.seed,)
         trained: TrainingResult | None = None
         if config.search:
@@ -96,16 +99,19 @@ def experiment(
         for seed in seeds_to_run:
             say(f"{name}, seed {seed}")
             config = replace(config, seed=seed)
-            if prepared.train.folds is None:
+            if folded:
+                result, first = runs.evaluate_folds(config, prepared)
+            else:
                 trained = trained or runs.train(config, prepared)
                 result, first = runs.evaluate(config, trained, prepared)
                 trained = None
-            else:
-                result, first = runs.evaluate_folds(config, prepared)
             first_stage = first_stage or first
             systems[name].append(result)
     assert first_stage is not None
-    means = {name: _average([r.evaluation for r in results]) for name, results in systems.items()}
+    means = {}  # of each query over seeds: significance tests are over queries
+    for name, results in systems.items():
+        evaluations = [result.evaluation for result in results]
+        means[name] = _combine(evaluations[0].query_ids, evaluations, partial(np.mean, axis=0))
     against = first_stage if baseline == FIRST_STAGE else means[baseline]
     compared = {name: mean for name, mean in means.items() if name != baseline}
     rows = compare_all(compared, against) if compared else []
@@ -171,12 +177,6 @@ def _comparison_key(path: Path, config: TrainConfig) -> object:
 def _resolve_source(folder: Path, name: str | None) -> str | None:
     source = None if name is None else resolve_source(folder, name)
     return source if source is None or is_dataset_name(source) else str(Path(source).resolve())
-
-
-def _split_name(prepared: Prepared) -> str:
-    if prepared.train.folds is not None:
-        return "cross-validated"
-    return "dev" if prepared.test is None else "test"
 
 
 @dataclass(frozen=True)
@@ -269,29 +269,24 @@ class _Runs:
             results.append(result)
             firsts.append(first)
         ids = tuple(str(query) for queries in tested for query in queries)
-        evaluation = _concatenate(ids, [result.evaluation for result in results])
+        evaluation = _combine(ids, [result.evaluation for result in results], np.concatenate)
         by_depth = {}  # means over the queries of all folds, to the smallest depth of them
         for name in results[0].by_depth:
             rows = [result.by_depth[name] for result in results]
             shared = [row[: min(map(len, rows))] for row in rows]
             by_depth[name] = np.average(shared, axis=0, weights=list(map(len, tested))).tolist()
         depths = tuple(result.depths[0] for result in results)
-        return SeedResult(config.seed, depths, evaluation, by_depth), _concatenate(ids, firsts)
+        return SeedResult(config.seed, depths, evaluation, by_depth), _combine(
+            ids, firsts, np.concatenate
+        )
 
 
-def _concatenate(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluation:
-    """Join evaluations of disjoint queries."""
-    per_query = {
-        name: np.concatenate([part.per_query[name] for part in parts])
-        for name in parts[0].per_query
-    }
-    return Evaluation.of(ids, per_query)
-
-
-def _average(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Average each query over seeds: significance tests are over queries."""
-    per_query = {
-        name: np.mean([evaluation.per_query[name] for evaluation in evaluations], axis=0)
-        for name in evaluations[0].per_query
-    }
-    return Evaluation.of(evaluations[0].query_ids, per_query)
+def _combine(
+    ids: Sequence[str],
+    parts: Sequence[Evaluation],
+    how: Callable[[list[Any]], Any],
+) -> Evaluation:
+    names = parts[0].per_query
+    return Evaluation.of(
+        ids, {name: how([part.per_query[name] for part in parts]) for name in names}
+    )

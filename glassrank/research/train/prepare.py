@@ -38,7 +38,7 @@ def prepare(
     device: str = "cpu",
 ) -> Prepared:
     """Make the arrays. Paths in the config are relative to `base`; a teacher runs on `device`."""
-    words, read = _load_reader(config, base) or _build_vocabulary(config, texts)
+    words, read = _make_reader(config, texts, base)
     docs = _collect_rows(read(texts.docs, config.doc_length))
     passages = texts.passages
     whole = docs if passages is None else Ragged(docs.offsets[passages.offsets], docs.values)
@@ -80,7 +80,19 @@ def prepare(
     )
 
 
-def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabulary, Reader]:
+def _make_reader(
+    config: TrainConfig, texts: TrainingTexts, base: Path
+) -> tuple[list[str] | Vocabulary, Reader]:
+    """The vocabulary of a pretrained model, or of the texts, and what turns texts into its ids."""
+    known = load_tokenizer(config, base)
+    if known is not None:
+
+        def read_known(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+            waiting = iter(texts)
+            while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
+                yield from (text.ids for text in known.encoder.encode(some, longest))
+
+        return known.vocabulary, read_known
     counted = texts.docs if texts.counts is None else [texts.counts.words]
     wanted = config.vectors
     vocabulary = Vocabulary.build(
@@ -89,30 +101,11 @@ def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabu
         wanted.most_words,
         wanted.unknown_buckets,
     )
-
-    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
-        return (vocabulary.ids(words[:longest]) for words in texts)
-
-    return vocabulary, read
-
-
-def _load_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
-    """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
-    known = load_tokenizer(config, base)
-    if known is None:
-        return None
-    vocabulary, encoder = known
-
-    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
-        waiting = iter(texts)
-        while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
-            yield from (text.ids for text in encoder.encode(some, longest))
-
-    return vocabulary, read
+    return vocabulary, lambda texts, longest: (vocabulary.ids(words[:longest]) for words in texts)
 
 
 def _load_teacher(
-    config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str, say: Say
+    config: TrainConfig, base: Path, docs: Iterable[Sequence[str]], device: str, say: Say
 ) -> Teacher:
     def named(name: str) -> Teacher:
         return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device, say)
@@ -149,18 +142,18 @@ def _make_vectors(
     config: TrainConfig,
     vocabulary: Vocabulary,
     base: Path,
-    docs: Sequence[Sequence[str]],
+    docs: Iterable[Sequence[str]],
     say: Say = lambda _: None,
 ) -> tuple[NDArray[np.float32], SubwordRows | None]:
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
         raise InputError(f"vectors.path is missing; set it to the {wanted.source}")
+    options = {"window": wanted.window, "seed": config.seed}
     if wanted.source == "random":
         word_vectors = vector_training.random_vectors(vocabulary, wanted.size, seed=config.seed)
     elif wanted.source == "file":
-        word_vectors = vector_files.read_vectors(
-            base / str(wanted.path), vocabulary, seed=config.seed
-        )
+        path = base / str(wanted.path)
+        word_vectors = vector_files.read_vectors(path, vocabulary, seed=config.seed)
     elif wanted.source == "sentence_transformer":
         encoder = vector_training.load_sentence_transformer(local_folder(str(wanted.path), base))
         encode = partial(encoder.encode, batch_size=128, show_progress_bar=False)
@@ -168,22 +161,13 @@ def _make_vectors(
             vocabulary, encode, wanted.size, config.seed, say
         )
     elif wanted.source == "word2vec":
-        word_vectors = vector_training.train_word2vec(
-            docs, vocabulary, wanted.size, window=wanted.window, seed=config.seed
-        )
+        word_vectors = vector_training.train_word2vec(docs, vocabulary, wanted.size, **options)
     else:
-        grams = (
-            vector_training.train_fasttext(
-                docs,
-                vocabulary,
-                wanted.size,
-                window=wanted.window,
-                buckets=wanted.buckets,
-                seed=config.seed,
-            )
-            if wanted.path is None
-            else vector_files.read_subwords(base / wanted.path)
-        )
+        if wanted.path is not None:
+            grams = vector_files.read_subwords(base / wanted.path)
+        else:
+            options["buckets"] = wanted.buckets
+            grams = vector_training.train_fasttext(docs, vocabulary, wanted.size, **options)
         if wanted.subwords:
             return make_subword_arrays(grams, vocabulary, config.seed)
         word_vectors = grams.word_vectors(vocabulary, config.seed)

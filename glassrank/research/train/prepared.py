@@ -63,21 +63,13 @@ class PassageOffsets:
     first: float = 0.0
     """The weight of the first passage."""
 
-    def __len__(self) -> int:
-        """Documents."""
-        return len(self.offsets) - 1
-
-    def sample(
-        self, docs: NDArray[np.int64], rng: np.random.Generator
-    ) -> NDArray[np.int64]:  # as docs
+    def sample(self, docs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Sample a passage of each document."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
         return first + (rng.random(docs.shape) * count).astype(np.int64)
 
-    def expand(
-        self, docs: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+    def expand(self, docs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All passages of these documents, and the position in `docs` of each."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
@@ -198,7 +190,7 @@ class Prepared:
     @property
     def doc_count(self) -> int:
         """The number of documents."""
-        return len(self.docs if self.passages is None else self.passages)
+        return len(self.docs if self.passages is None else self.passages.offsets[1:])
 
     def check(self) -> None:
         """Raise an error unless all arrays are consistent; training relies on it."""

@@ -82,10 +82,14 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
 def _load(files: ChecksummedFiles) -> Prepared:
     with wrap_file_errors(files.path, "it has no usable prepared arrays"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
-        ngrams = (
-            _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
-        )
         passages = _load_passages(files)
+        subwords = ids = None
+        if _has(files, "subwords"):
+            ngrams = _read_array(files, "subwords.ngrams", np.int64)
+            subwords = SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams)
+        if _has(files, "query_ids"):
+            names = "query_ids", "doc_ids"
+            ids = RunIds(*(_load_ragged(files, name, np.uint8) for name in names))
         prepared = Prepared(
             text.split("\n")[:-1],
             _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
@@ -95,10 +99,8 @@ def _load(files: ChecksummedFiles) -> Prepared:
             _load_split(files, "dev", passages),
             parse_json(files.read("prepared.json", _MOST_TEXT)),
             _load_split(files, "test", passages) if _has(files, "test.queries") else None,
-            None
-            if ngrams is None
-            else SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams),
-            _load_ids(files),
+            subwords,
+            ids,
             files.fingerprint,
         )
         prepared.check()
@@ -119,12 +121,6 @@ def _load_passages(files: ChecksummedFiles) -> PassageOffsets | None:
     first = _read_array(files, "passages.first", np.float64)
     check_consistent(len(first) == 1, "passages.first")
     return PassageOffsets(offsets, int(best[0]), float(first[0]))
-
-
-def _load_ids(files: ChecksummedFiles) -> RunIds | None:
-    if not _has(files, "query_ids"):
-        return None
-    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
 def _load_split(files: ChecksummedFiles, name: str, passages: PassageOffsets | None) -> Split:

@@ -1,6 +1,6 @@
 """Teachers for distillation: scores of all candidates by larger models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ Teacher = Callable[[TextSplit], NDArray[np.float32]]
 
 
 def load_teacher(
-    folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say = lambda _: None
+    folder: Path, docs: Iterable[Sequence[str]], device: str, say: Say = lambda _: None
 ) -> Teacher:
     """A checkpoint, a cross-encoder or a sentence transformer."""
     ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
@@ -59,14 +59,14 @@ def _standardize(
     return values
 
 
-def model_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str, say: Say) -> Teacher:
+def model_teacher(folder: Path, docs: Iterable[Sequence[str]], device: str, say: Say) -> Teacher:
     """Scores of a checkpoint, for example of BERT or MORES."""
     saved = load_model(folder)
     encoder, usage, target = make_text_encoder(saved), saved.usage, get_device(device)
     model = saved.model.to(target)
     precision = "bf16" if target.type == "cuda" else "float32"
 
-    def encode(texts: Sequence[Sequence[str]], longest: int) -> Ragged:
+    def encode(texts: Iterable[Sequence[str]], longest: int) -> Ragged:
         encoded = encoder.encode([" ".join(words) for words in texts], longest)
         return Ragged.from_rows([text.ids for text in encoded], np.int32)
 
@@ -80,11 +80,11 @@ def model_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str, say:
     return score
 
 
-def sentence_teacher(path: str, docs: Sequence[Sequence[str]], say: Say) -> Teacher:
+def sentence_teacher(path: str, docs: Iterable[Sequence[str]], say: Say) -> Teacher:
     """Cosines of the vectors of a sentence transformer."""
     model: Any = load_sentence_transformer(path)
 
-    def encode(texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+    def encode(texts: Iterable[Sequence[str]]) -> NDArray[np.float32]:
         joined = [" ".join(words) for words in texts]
         # The longest first: a batch is padded to its longest text, and no estimate is too short.
         order = sorted(range(len(joined)), key=lambda place: -len(joined[place]))

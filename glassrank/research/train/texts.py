@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple
 
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, join_title
@@ -30,16 +30,9 @@ _SEPARATOR = "\n"  # words have no white space
 _BLOCK_BYTES = 1 << 22
 
 
-class TextsOnDisk(Sequence[list[str]]):
-    """A list of split texts on disk: eight bytes of memory for each text, where a list of lists has
-    an object for each word.
-
-    >>> texts = TextsOnDisk()
-    >>> texts.append(["red", "cat"])
-    >>> texts.append([])
-    >>> texts[0], list(texts)
-    (['red', 'cat'], [['red', 'cat'], []])
-    """
+class TextsOnDisk:
+    """Split texts on disk: eight bytes of memory for each text, where a list of lists has an object
+    for each word."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=_BLOCK_BYTES)  # noqa: SIM115
@@ -51,46 +44,56 @@ class TextsOnDisk(Sequence[list[str]]):
         size = self._file.write(_SEPARATOR.join(words).encode("utf-8", "surrogatepass"))
         self._ends.append(self._ends[-1] + size)
 
-    def _read(self, first: int, stop: int) -> bytes:
-        self._file.flush()
-        start = self._ends[first]
-        return os.pread(self._file.fileno(), self._ends[stop] - start, start)
-
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @overload
-    def __getitem__(self, number: int) -> list[str]: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[list[str]]: ...
-    def __getitem__(self, number: int | slice) -> list[str] | list[list[str]]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        return _decode_words(self._read(number, number + 1))
-
     def __iter__(self) -> Iterator[list[str]]:
+        self._file.flush()
         number = 0
         while number < len(self):  # in blocks: one read for each text would be slow
             first, start = number, self._ends[number]
             number = max(first + 1, bisect_right(self._ends, start + _BLOCK_BYTES) - 1)
-            block = self._read(first, number)
+            block = os.pread(self._file.fileno(), self._ends[number] - start, start)
             for begin, end in pairwise(self._ends[first : number + 1]):
-                yield _decode_words(block[begin - start : end - start])
-
-
-def _decode_words(text: bytes) -> list[str]:
-    return text.decode("utf-8", "surrogatepass").split(_SEPARATOR) if text else []
+                text = block[begin - start : end - start].decode("utf-8", "surrogatepass")
+                yield text.split(_SEPARATOR) if text else []
 
 
 Splitter = Callable[[str], list[str]]
 
 
-def make_splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
+class Tokenizer(NamedTuple):
+    """What a pretrained model reads texts with."""
+
+    vocabulary: list[str]
+    encoder: TextEncoder
+    text: SubwordText | None
+    """None for a model on words."""
+
+
+def load_tokenizer(config: TrainConfig, base: Path) -> Tokenizer | None:
+    """None if the texts make the vocabulary."""
+    if config.start.model is not None:
+        saved = load_start_model(config, base)
+        encoder = make_text_encoder(saved, unseen=False)
+        return Tokenizer(saved.vocabulary, encoder, saved.model.subword_text)
+    family = find_model_class(config)
+    if not family.info.uses_subwords:
+        return None
+    if config.start.bert is None:
+        raise InputError(
+            f"a {config.model} reads subwords: name their source with start.bert or start.model"
+        )
+    bert = read_pretrained(config.start.bert, base)
+    settings: Any = from_plain(family.info.config_type, config.config, "config")
+    encoder = WordPieceEncoder(bert.vocabulary, bert.lowercase)
+    return Tokenizer(bert.vocabulary, encoder, settings.text)
+
+
+def make_splitters(config: TrainConfig, known: Tokenizer | None) -> tuple[Splitter, Splitter]:
     """Functions that split and cut queries and documents. Models on subwords without a limit in
     words get texts split at white space. A checkpoint keeps its own limits."""
-    text = subword_text(config, base)
+    text = None if known is None else known.text
     limits = (None, None) if text is None else (text.query_words, text.doc_words)
     # A word is at least one subword, so this many words always fill the length.
     usual = word_splitter(config) if text is None else str.split
@@ -114,46 +117,16 @@ def _split_and_cut(split: Splitter, longest: int, text: str) -> list[str]:
     return split(text)[:longest]
 
 
-def load_tokenizer(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
-    """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
-    if config.start.model is not None:
-        saved = load_start_model(config, base)
-        return saved.vocabulary, make_text_encoder(saved, unseen=False)
-    if not find_model_class(config).info.uses_subwords:
-        return None
-    if config.start.bert is None:
-        raise InputError(
-            f"a {config.model} reads subwords: name their source with start.bert or start.model"
-        )
-    bert = read_pretrained(config.start.bert, base)
-    return bert.vocabulary, WordPieceEncoder(bert.vocabulary, bert.lowercase)
-
-
-def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:
-    """What a model on subwords reads, by its checkpoint if it has one. None for models on words."""
-    family = find_model_class(config)
-    if not family.info.uses_subwords:
-        return None
-    settings: Any = (
-        from_plain(family.info.config_type, config.config, "config")
-        if config.start.model is None
-        else load_start_model(config, base).model.config
-    )
-    text: SubwordText = settings.text
-    return text
-
-
-def make_divider(config: TrainConfig, base: Path) -> Callable[[Doc], list[str]]:
+def make_divider(config: TrainConfig, known: Tokenizer | None) -> Callable[[Doc], list[str]]:
     """A function that divides a document into the texts that training reads."""
     if config.train_on == "beginnings":
         return lambda doc: [join_title(doc)]
-    known, subwords = load_tokenizer(config, base), subword_text(config, base)
     # Word ids are not known yet; each word takes one position.
     words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
     reader = PassageReader(
-        words if known is None else known[1],
+        words if known is None else known.encoder,
         config.doc_length,
-        None if subwords is None else subwords.doc_words,
+        None if known is None or known.text is None else known.text.doc_words,
         config.passages,
     )
     return lambda doc: reader.read([doc])[0].all().texts

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from glassrank.research.train.prepared import (
 )
 from glassrank.research.train.texts import (
     TextsOnDisk,
+    load_tokenizer,
     make_divider,
     make_splitters,
     word_splitter,
@@ -72,7 +73,7 @@ class WordCounts:
 class TrainingTexts:
     """Split documents and queries of all collections; each passage is a text."""
 
-    docs: Sequence[Sequence[str]]
+    docs: Iterable[Sequence[str]]  # which can be repeated
     train: TextSplit
     dev: TextSplit
     test: TextSplit | None = None
@@ -145,8 +146,9 @@ class _CollectionReader:
 
     def __init__(self, config: TrainConfig, base: Path, say: Say) -> None:
         self._config, self._base, self._say = config, base, say
-        self._query_words, self._doc_words = make_splitters(config, base)
-        self._divide = make_divider(config, base)
+        known = load_tokenizer(config, base)
+        self._query_words, self._doc_words = make_splitters(config, known)
+        self._divide = make_divider(config, known)
         self._run = read_runs(base, config.candidates.run)
         self._teacher = read_scores(base, config.candidates.teacher_scores)
         self.docs = TextsOnDisk()

@@ -17,14 +17,13 @@ from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
 from glassrank.research.train.fit_calibration import (
     JudgedScores,
-    Quality,
     concatenate,
     fit,
     measure_quality,
     weigh_ranks,
 )
 from glassrank.research.train.prepared import Split
-from glassrank.research.train.step import autocast, look_up, score_pairs
+from glassrank.research.train.step import autocast, score_interaction
 from glassrank.types import Qrels, Run
 
 _BATCH_PAIRS, _BATCH_LENGTH = 512, 200
@@ -66,7 +65,7 @@ def score_candidates(
     # Sorted by length: little padding. Stable, so that results do not depend on the batch.
     order = np.argsort(data.docs.lengths[texts], kind="stable")
     scores = np.zeros(len(texts), np.float32)
-    was_training = model.training
+    device, was_training = data.first_stage.device, model.training
     model.eval()
     longest = data.docs.lengths.max(initial=1)
     at_once = max(1, int(_BATCH_PAIRS * min(1.0, (_BATCH_LENGTH / longest) ** 2)))
@@ -75,13 +74,12 @@ def score_candidates(
         part = order[start : start + at_once]
         at = places[candidates[part]]
         needed, which = np.unique(owner[at], return_inverse=True)
-        with autocast(precision, data.first_stage.device):
+        with autocast(precision, device):
             query = model.encode_query(data.queries.batch(needed))  # each query once
-        doc = look_up(model, data.docs.batch(texts[part]))
-        device = data.first_stage.device
+            doc = model.encode_doc(data.docs.batch(texts[part]))
         first_stage = data.first_stage[torch.from_numpy(at).to(device)]
         each = query.rows(torch.from_numpy(which).to(device))
-        scored = score_pairs(model, each, doc, first_stage, precision)
+        scored = score_interaction(model, each, doc, first_stage, precision)
         scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
     if split.passages is None:
@@ -172,7 +170,13 @@ def add_calibration(
     if calibration is None:
         return usage, ""
     measured = measure_quality(calibration.probabilities(measured_on.scores), measured_on)
-    return replace(usage, calibration=calibration), describe_calibration(measured, len(lists) // 2)
+    return replace(usage, calibration=calibration), (
+        "\n## Probabilities\n\nFitted on every other dev query, measured on the first ten and the "
+        f"first hundred candidates of the {len(lists) // 2:,} between: Brier score "
+        f"{measured.brier:.4f}, {measured.brier_of_mean:.4f} of their mean; calibration error "
+        f"{measured.error:.4f}. Unjudged documents count as not relevant, so true probabilities "
+        "are rather higher.\n"
+    )
 
 
 def collect_judged_scores(
@@ -188,13 +192,3 @@ def collect_judged_scores(
             weights = weigh_ranks(split.ranks[rows][listed])
             lists.append(JudgedScores(scores[rows][listed], relevant, weights))
     return lists
-
-
-def describe_calibration(measured: Quality, queries: int) -> str:
-    """The paragraph for the model card."""
-    return (
-        "\n## Probabilities\n\nFitted on every other dev query, measured on the first ten and the "
-        f"first hundred candidates of the {queries:,} between: Brier score {measured.brier:.4f}, "
-        f"{measured.brier_of_mean:.4f} of their mean; calibration error {measured.error:.4f}. "
-        "Unjudged documents count as not relevant, so true probabilities are rather higher.\n"
-    )

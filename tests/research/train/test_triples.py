@@ -145,7 +145,8 @@ def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     config = collection(tmp_path, "q2\td3\td4\nq2\td2\td1\n")
     texts = read_collections(config, tmp_path)
     assert texts.train.queries == [["red", "dog"]]
-    assert [" ".join(texts.docs[n]) for n in texts.train.docs[0]] == [
+    docs = list(texts.docs)
+    assert [" ".join(docs[n]) for n in texts.train.docs[0]] == [
         "red cat",
         "blue dog",
         "red dog",
