@@ -69,13 +69,7 @@ def budget(
     """
     from glassrank.backends.threads import num_threads
     from glassrank.index import Index
-    from glassrank.research.commands.budget_report import (
-        check_plot,
-        draw,
-        plan_table,
-        summary,
-        tables,
-    )
+    from glassrank.research.commands import budget_report
     from glassrank.research.evaluate import Measure
     from glassrank.research.evaluate import timed_models as timed
     from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
@@ -84,7 +78,7 @@ def budget(
         check_writable(file)
     console.check_plan(plan, model)
     if plot is not None:
-        check_plot(plot)
+        budget_report.check_plot(plot)
     measures = [str(Measure.parse(name)) for name in measure or _DEFAULT]
     opened = Index(index)
     say = partial(console.say, quiet=quiet)
@@ -127,13 +121,14 @@ def budget(
         planned = _fit_plan(opened, dev or here, dev_runs or runs, speeds, measures[0], models)
         write_json(planned.to_json(), plan)
     if plot is not None:
-        draw(report, plot)
+        budget_report.draw(report, plot)
     if not is_printed(json):
-        for table in tables(report, console.out.width):
+        for table in budget_report.tables(report, console.out.width):
             console.out.print(table, "")
         if planned is not None:
-            console.out.print(plan_table(planned, [model.label for model in models]), "")
-        console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
+            labels = [timed_model.label for timed_model in models]
+            console.out.print(budget_report.plan_table(planned, labels), "")
+        console.out.print(f"[dim]{budget_report.summary(report)}[/]", soft_wrap=True)
 
 
 def _open_models(

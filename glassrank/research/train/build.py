@@ -16,7 +16,7 @@ from glassrank.models.pretrained import Pretrained, read_pretrained
 from glassrank.models.torch_models import start_with
 from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.research.train.batches import Tokens
-from glassrank.research.train.config import StartConfig, TrainConfig
+from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import find_model_class
 from glassrank.research.train.distillation import fit_projection, freeze_teacher
 from glassrank.research.train.prepared import Prepared
@@ -41,7 +41,15 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
         model = _build_word_model(config, family, prepared)
     if config.first_stage_weight and model.first_stage_weight is None:
         model.mix_first_stage()
-    _freeze(model, config.start)
+    parts = config.start.parts
+    if parts != "all":
+        if not model.info.is_modular:
+            raise InputError(
+                f"start.parts = {parts!r} needs a modular model (mores), found {model.name}"
+            )
+        for name, parameter in model.named_parameters():
+            encodes = name.split(".")[0] in model.info.encoders
+            parameter.requires_grad_(encodes == (parts == "representation"))
     return model
 
 
@@ -62,14 +70,8 @@ def _build_word_model(config: TrainConfig, family: type[Ranker], prepared: Prepa
         table = EmbeddingTable(vectors, idf, trained=config.vectors.train)
     else:
         rows = prepared.subwords.rows
-        table = SubwordTable(
-            vectors,
-            torch.from_numpy(rows.offsets),
-            torch.from_numpy(rows.values),
-            torch.from_numpy(prepared.subwords.ngrams),
-            idf,
-            trained=config.vectors.train,
-        )
+        arrays = map(torch.from_numpy, (rows.offsets, rows.values, prepared.subwords.ngrams))
+        table = SubwordTable(vectors, *arrays, idf, trained=config.vectors.train)
     return family(from_plain(family.info.config_type, settings, "config"), table)
 
 
@@ -158,15 +160,3 @@ def load_vector_teacher(config: TrainConfig, base: Path) -> Ranker | None:
             "loss.vectors_of must have the vocabulary and the vector size of start.model"
         )
     return vector_teacher
-
-
-def _freeze(model: Ranker, start: StartConfig) -> None:
-    if start.parts == "all":
-        return
-    if not model.info.is_modular:
-        raise InputError(
-            f"start.parts = {start.parts!r} needs a modular model (mores), found {model.name}"
-        )
-    for name, parameter in model.named_parameters():
-        encodes = name.split(".")[0] in model.info.encoders
-        parameter.requires_grad_(encodes == (start.parts == "representation"))

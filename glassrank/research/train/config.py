@@ -294,10 +294,8 @@ class TrainConfig:
             )
         if self.loss.vectors and self.start.model is None:
             raise InputError("loss.vectors needs start.model")
-        if self.train_on == "passages":
-            self._check_passages()
-
-    def _check_passages(self) -> None:
+        if self.train_on != "passages":
+            return
         if self.passages.most == 1:
             raise InputError('train_on = "passages" needs passages.most above 1')
         if self.candidates.teacher is not None or self.candidates.teachers:

@@ -171,16 +171,11 @@ def _make_vectors(
         if wanted.subwords:
             return make_subword_arrays(grams, vocabulary, config.seed)
         word_vectors = grams.word_vectors(vocabulary, config.seed)
-    return _add_buckets(word_vectors.matrix, vocabulary, config.seed), None
-
-
-def _add_buckets(
-    matrix: NDArray[np.float32], vocabulary: Vocabulary, seed: int
-) -> NDArray[np.float32]:
-    shape = vocabulary.buckets, matrix.shape[1]
-    values = np.random.default_rng([seed, vocabulary.buckets]).standard_normal(shape, np.float32)
+    matrix, buckets = word_vectors.matrix, vocabulary.buckets
     known = matrix[UNKNOWN + 1 :]
-    return np.concatenate([matrix, values * known.std() + known.mean()])
+    rng = np.random.default_rng([config.seed, buckets])
+    drawn = rng.standard_normal((buckets, matrix.shape[1]), np.float32)
+    return np.concatenate([matrix, drawn * known.std() + known.mean()]), None
 
 
 def make_subword_arrays(

@@ -124,12 +124,12 @@ class Split(Candidates):
         check_consistent(len(self.docs) == queries, f"{name}.docs")
         for column, length in beside.items():
             values = getattr(self, column)
-            check_consistent(values is None or len(values) == length, f"{name}.{column}")
-            check_consistent(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
-        for column in ("collection", "folds"):  # bincount allocates up to the largest
-            values = getattr(self, column)
-            few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
-            check_consistent(few, f"{name}.{column}")
+            if values is None:
+                continue
+            sound = len(values) == length and np.isfinite(values).all()
+            if column in ("collection", "folds"):  # bincount allocates up to the largest
+                sound = sound and ((values >= 0) & (values < 10_000)).all()
+            check_consistent(bool(sound), f"{name}.{column}")
         if self.triples is not None:
             most = np.array([queries, places, places])
             check_consistent(self.triples.shape[1:] == (3,), f"{name}.triples")

@@ -1,7 +1,6 @@
 """Save and load the state of a training run, to resume it."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,8 @@ def save_state(
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with write_checksummed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
         write_tensors(plain, part / _TENSORS)
-        done = _replace_nan(asdict(progress))
+        # JSON has neither NaN nor infinity.
+        done = json.loads(json.dumps(asdict(progress)), parse_constant=lambda _: None)
         best = -1.0 if done["best"] is None else done["best"]
         stored = {"settings": settings, "progress": {**done, "best": best}}
         (part / _PROGRESS).write_text(json.dumps(stored), "utf-8")
@@ -108,15 +108,6 @@ def _restore(
         if isinstance(optimizer, SparseAdam):  # it counts steps in an int, saved as a tensor
             for values in optimizer.state.values():
                 values["step"] = int(values["step"])
-
-
-def _replace_nan(value: Any) -> Any:
-    """Replace NaN and infinity by None: JSON has neither."""
-    if isinstance(value, dict):
-        return {name: _replace_nan(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -40,23 +40,21 @@ def average_teachers(teachers: Sequence[tuple[Teacher, float]]) -> Teacher:
     """The weighted mean of several teachers' scores, standardized in each list."""
 
     def score(split: TextSplit) -> NDArray[np.float32]:
-        lengths, owner = np.diff(split.docs.offsets), split.docs.row_ids
+        owner, lists = split.docs.row_ids, len(split.docs)
+        count = np.maximum(np.diff(split.docs.offsets), 1)
+
+        def mean(values: NDArray[np.floating]) -> NDArray[np.float64]:
+            """Of each list, for each of its candidates."""
+            return (np.bincount(owner, values, lists) / count)[owner]
+
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in teachers:
-            total += weight * _standardize(teacher(split), owner, lengths)
+            scores = teacher(split)
+            centred = scores - mean(scores)
+            total += weight * (centred / (np.sqrt(mean(centred**2)) + 1e-6))
         return (total / sum(weight for _, weight in teachers)).astype(np.float32)
 
     return score
-
-
-def _standardize(
-    scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    count = np.maximum(lengths, 1)
-    centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
-    deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)
-    values: NDArray[np.float64] = centred / (deviation + 1e-6)[owner]
-    return values
 
 
 def model_teacher(folder: Path, docs: Iterable[Sequence[str]], device: str, say: Say) -> Teacher:

@@ -141,11 +141,7 @@ def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.
 
 
 def random_vectors(vocabulary: Vocabulary, size: int, *, seed: int = 0) -> WordVectors:
-    """Random vectors, as a baseline.
-
-    >>> random_vectors(Vocabulary(["cat", "mat"]), 50)
-    WordVectors(2 words of 50 values, 0 found, 2 drawn)
-    """
+    """Random vectors, as a baseline."""
     values = np.random.default_rng(seed).standard_normal((len(vocabulary), size), np.float32)
     values *= np.float32(_DEVIATION)
     values[PADDING] = 0
