@@ -49,13 +49,12 @@ def bench(
             results.append(result)
             console.say(f"{result.name}: {result.value:.3g} {result.unit}", quiet=quiet)
     if json:
-        console.print_json(
-            {
-                "machine": machine(),
-                "results": [{**vars(result), "reached": result.reached} for result in results],
-                "skipped": [vars(case) for case in skipped],
-            }
-        )
+        report = {
+            "machine": machine(),
+            "results": [{**vars(result), "reached": result.reached} for result in results],
+            "skipped": [vars(case) for case in skipped],
+        }
+        console.print_json(report)
     else:
         console.out.print(_table(results))
 

@@ -183,14 +183,13 @@ def tune(
             quiet=quiet,
         )
     if json:
-        console.print_json(
-            {
-                "measure": measure,
-                "best": {"method": method_name(chosen.method), "value": chosen.value},
-                "on_the_edge": edge,
-                "trials": [{"method": method_name(t.method), "value": t.value} for t in done],
-            }
-        )
+        report = {
+            "measure": measure,
+            "best": {"method": method_name(chosen.method), "value": chosen.value},
+            "on_the_edge": edge,
+            "trials": [{"method": method_name(t.method), "value": t.value} for t in done],
+        }
+        console.print_json(report)
         return
     table = Table("method", box=None, pad_edge=False)
     table.add_column(measure, justify="right")

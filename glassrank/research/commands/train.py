@@ -220,15 +220,14 @@ def select(
     say = partial(console.say, quiet=quiet)
     selection = select_models(models, load_prepared(prepared), out, measure, device, say)
     if json:
-        console.print_json(
-            {
-                "model": str(out),
-                "measure": measure,
-                "value": selection.value,
-                "members": [str(models[number]) for number in selection.chosen],
-                "alone": dict(zip(map(str, models), selection.alone, strict=True)),
-            }
-        )
+        report = {
+            "model": str(out),
+            "measure": measure,
+            "value": selection.value,
+            "members": [str(models[number]) for number in selection.chosen],
+            "alone": dict(zip(map(str, models), selection.alone, strict=True)),
+        }
+        console.print_json(report)
 
 
 def average(

@@ -70,8 +70,9 @@ def _build_word_model(config: TrainConfig, family: type[Ranker], prepared: Prepa
         table = EmbeddingTable(vectors, idf, trained=config.vectors.train)
     else:
         rows = prepared.subwords.rows
-        arrays = map(torch.from_numpy, (rows.offsets, rows.values, prepared.subwords.ngrams))
-        table = SubwordTable(vectors, *arrays, idf, trained=config.vectors.train)
+        arrays = rows.offsets, rows.values, prepared.subwords.ngrams
+        offsets, values, ngrams = map(torch.from_numpy, arrays)
+        table = SubwordTable(vectors, offsets, values, ngrams, idf, trained=config.vectors.train)
     return family(from_plain(family.info.config_type, settings, "config"), table)
 
 
@@ -147,10 +148,9 @@ def load_vector_teacher(config: TrainConfig, base: Path) -> Ranker | None:
     """The model whose vectors are distilled, if any."""
     if not config.loss.vectors:
         return None
-    start = load_start_model(config, base)
-    if config.loss.vectors_of is None:
-        return freeze_teacher(start.model)
-    saved = load_model(base / config.loss.vectors_of, trusted=[config.model])
+    start = saved = load_start_model(config, base)
+    if config.loss.vectors_of is not None:
+        saved = load_model(base / config.loss.vectors_of, trusted=[config.model])
     vector_teacher = freeze_teacher(saved.model)
     if (
         saved.vocabulary != start.vocabulary

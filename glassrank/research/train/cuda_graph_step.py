@@ -137,9 +137,8 @@ def _compile_interaction(
 ) -> Callable[[TokenEmbeddings, TokenEmbeddings], Output]:
     """Compile the score alone: nothing else of the output is used."""
 
-    def scores(*parts: Tensor) -> Tensor:
-        score: Tensor = interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
-        return score
+    def scores(*parts: Tensor) -> Any:
+        return interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
 
     fast = torch.compile(scores, dynamic=False)
     return lambda query, doc: Output(fast(*query, *doc), {})

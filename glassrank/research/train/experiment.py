@@ -28,7 +28,7 @@ from glassrank.research.train.config_files import (
 )
 from glassrank.research.train.loop import TrainingResult, train, validation_precision
 from glassrank.research.train.prepared import Prepared, make_fold, queries_by_fold
-from glassrank.research.train.prepared_folders import load_prepared
+from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.research.train.validate import make_runs, score_candidates
 
 FIRST_STAGE = "first stage"
@@ -192,7 +192,6 @@ class _Runs:
         folder = self.base / config.prepared
         if not folder.exists():
             from glassrank.research.train.prepare import prepare
-            from glassrank.research.train.prepared_folders import save_prepared
             from glassrank.research.train.training_texts import read_collections
 
             texts = read_collections(config, self.base, self.say)
@@ -259,8 +258,7 @@ class _Runs:
         self, config: TrainConfig, prepared: Prepared
     ) -> tuple[SeedResult, Evaluation]:
         """The same of one model for each fold."""
-        results, firsts = [], []
-        tested = queries_by_fold(prepared)
+        results, firsts, tested = [], [], queries_by_fold(prepared)
         for fold in range(len(tested)):
             self.say(f"fold {fold + 1} of {len(tested)}")
             wanted = replace(config, out=f"{config.out}/fold-{fold}")
@@ -276,9 +274,8 @@ class _Runs:
             shared = [row[: min(map(len, rows))] for row in rows]
             by_depth[name] = np.average(shared, axis=0, weights=list(map(len, tested))).tolist()
         depths = tuple(result.depths[0] for result in results)
-        return SeedResult(config.seed, depths, evaluation, by_depth), _combine(
-            ids, firsts, np.concatenate
-        )
+        first_stage = _combine(ids, firsts, np.concatenate)
+        return SeedResult(config.seed, depths, evaluation, by_depth), first_stage
 
 
 def _combine(
@@ -287,6 +284,5 @@ def _combine(
     how: Callable[[list[Any]], Any],
 ) -> Evaluation:
     names = parts[0].per_query
-    return Evaluation.of(
-        ids, {name: how([part.per_query[name] for part in parts]) for name in names}
-    )
+    per_query = {name: how([part.per_query[name] for part in parts]) for name in names}
+    return Evaluation.of(ids, per_query)

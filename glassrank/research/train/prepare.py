@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,6 @@ from glassrank.text.words import UNKNOWN, Vocabulary
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """Turns split texts into token ids, cut to a length."""
-_BATCH_SIZE = 1024
 
 
 def prepare(
@@ -86,13 +85,7 @@ def _make_reader(
     """The vocabulary of a pretrained model, or of the texts, and what turns texts into its ids."""
     known = load_tokenizer(config, base)
     if known is not None:
-
-        def read_known(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
-            waiting = iter(texts)
-            while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
-                yield from (text.ids for text in known.encoder.encode(some, longest))
-
-        return known.vocabulary, read_known
+        return known.vocabulary, known.read
     counted = texts.docs if texts.counts is None else [texts.counts.words]
     wanted = config.vectors
     vocabulary = Vocabulary.build(

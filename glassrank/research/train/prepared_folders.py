@@ -70,12 +70,8 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
     remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
     prepared = read_checksummed_folder(Path(folder), _KIND, _load, remedy)
     if config is not None:
-        check_same_settings(
-            prepared.description.get("preparation"),
-            preparation_settings(config),
-            str(folder),
-            remedy,
-        )
+        made_with = prepared.description.get("preparation")
+        check_same_settings(made_with, preparation_settings(config), str(folder), remedy)
     return prepared
 
 
@@ -84,10 +80,10 @@ def _load(files: ChecksummedFiles) -> Prepared:
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
         passages = _load_passages(files)
         subwords = ids = None
-        if _has(files, "subwords"):
+        if "subwords.offsets.npy" in files:
             ngrams = _read_array(files, "subwords.ngrams", np.int64)
             subwords = SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams)
-        if _has(files, "query_ids"):
+        if "query_ids.offsets.npy" in files:
             names = "query_ids", "doc_ids"
             ids = RunIds(*(_load_ragged(files, name, np.uint8) for name in names))
         prepared = Prepared(
@@ -98,7 +94,7 @@ def _load(files: ChecksummedFiles) -> Prepared:
             _load_split(files, "train", passages),
             _load_split(files, "dev", passages),
             parse_json(files.read("prepared.json", _MOST_TEXT)),
-            _load_split(files, "test", passages) if _has(files, "test.queries") else None,
+            _load_split(files, "test", passages) if "test.queries.offsets.npy" in files else None,
             subwords,
             ids,
             files.fingerprint,
@@ -107,16 +103,11 @@ def _load(files: ChecksummedFiles) -> Prepared:
         return prepared
 
 
-def _has(files: ChecksummedFiles, ragged: str) -> bool:
-    return f"{ragged}.offsets.npy" in files
-
-
 def _load_passages(files: ChecksummedFiles) -> PassageOffsets | None:
-    if not _has(files, "passages"):
+    if "passages.offsets.npy" not in files:
         return None
-    offsets, best = (
-        _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
-    )
+    offsets = _read_array(files, "passages.offsets", np.int64)
+    best = _read_array(files, "passages.best", np.int64)
     check_consistent(len(best) == 1, "passages.best")
     first = _read_array(files, "passages.first", np.float64)
     check_consistent(len(first) == 1, "passages.first")

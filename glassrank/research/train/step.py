@@ -57,9 +57,8 @@ def score_encoded(
     each = TokenEmbeddings(
         *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words[0])
     )
-    return score_interaction(model, each, words[1], first_stage.flatten(), precision).view(
-        -1, width
-    )
+    scores = score_interaction(model, each, words[1], first_stage.flatten(), precision)
+    return scores.view(-1, width)
 
 
 def score_interaction(

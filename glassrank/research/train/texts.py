@@ -5,11 +5,14 @@ import tempfile
 import weakref
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, join_title
@@ -28,6 +31,7 @@ from glassrank.types import Doc
 
 _SEPARATOR = "\n"  # words have no white space
 _BLOCK_BYTES = 1 << 22
+_BATCH_SIZE = 1024
 
 
 class TextsOnDisk:
@@ -69,6 +73,12 @@ class Tokenizer(NamedTuple):
     encoder: TextEncoder
     text: SubwordText | None
     """None for a model on words."""
+
+    def read(self, texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+        """Token ids of split texts, cut to a length."""
+        waiting = iter(texts)
+        while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
+            yield from (text.ids for text in self.encoder.encode(some, longest))
 
 
 def load_tokenizer(config: TrainConfig, base: Path) -> Tokenizer | None:

@@ -88,30 +88,19 @@ class _SplitBuilder:
     def __init__(self) -> None:
         self.queries: list[list[str]] = []
         self.query_ids: list[str] = []
-        self.collection: list[int] = []
-        self.folds: list[int] = []
-        self.triples: NDArray[np.int32] | None = None
         self.docs: list[NDArray[np.int64]] = []
-        self._beside: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
 
-    def add_beside_docs(self, **columns: NDArray[Any]) -> None:
-        """Add values that stand beside those of `docs`."""
+    def add(self, **columns: Sequence[int] | NDArray[Any]) -> None:
+        """Add values to columns of the split."""
         for name, values in columns.items():
-            self._beside[name].append(values)
+            self._columns[name].append(np.asarray(values, COLUMN_DTYPES[name]))
 
     def build(self) -> TextSplit:
         """The split as arrays."""
-        return TextSplit(
-            queries=self.queries,
-            collection=np.array(self.collection, np.int32),
-            docs=Ragged.from_rows(self.docs, np.int32),
-            triples=self.triples,
-            folds=np.array(self.folds, np.int32) if self.folds else None,
-            **{
-                name: np.concatenate(rows).astype(COLUMN_DTYPES[name])
-                for name, rows in self._beside.items()
-            },
-        )
+        columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        docs = Ragged.from_rows(self.docs, np.int32)
+        return TextSplit(queries=self.queries, docs=docs, **columns)
 
 
 def read_collections(config: TrainConfig, base: Path, say: Say = lambda _: None) -> TrainingTexts:
@@ -215,9 +204,9 @@ class _CollectionReader:
             asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
         split.queries.extend(self._query_words(query.text) for query in asked)
         split.query_ids.extend(query.query_id for query in asked)
-        split.collection.extend([number] * len(asked))
+        split.add(collection=[number] * len(asked))
         if name == "train" and config.folds is not None:
-            split.folds.extend(_assign_folds(config.folds, asked, base, rng))
+            split.add(folds=_assign_folds(config.folds, asked, base, rng))
         depth = wanted.train_depth if name == "train" else wanted.dev_depth
         run = (
             index.retrieve(asked, depth, wanted.method)
@@ -249,13 +238,13 @@ class _CollectionReader:
             # A document that the first stage missed gets its lowest score.
             lowest = scores[-1:] if len(scores) else np.zeros(1)
             split.docs.append(np.array([numbers[doc] for doc in docs], np.int64))
-            split.add_beside_docs(
+            split.add(
                 grades=grades[places],
                 ranks=np.where(places < len(retrieved), places + 1, 0),
                 first_stage=np.append(scores, lowest.repeat(len(missed)))[places],
             )
             if self._teacher is not None:
-                split.add_beside_docs(teacher=look_up_scores(self._teacher, query_id, docs))
+                split.add(teacher=look_up_scores(self._teacher, query_id, docs))
 
     def _add_triples(
         self, path: Path, index: Index, queries: Sequence[Query], numbers: dict[str, int]
@@ -272,10 +261,9 @@ class _CollectionReader:
             words = [self._query_words(query.text) for query in queries]
         split = self.splits["train"]
         split.queries.extend(words[number] for number in grouped.queries.tolist())
-        split.collection.extend([0] * len(grouped.queries))
+        split.add(collection=[0] * len(grouped.queries), triples=grouped.triples)
         split.docs.extend(grouped.docs[row] for row in range(len(grouped.docs)))
-        split.add_beside_docs(grades=grouped.grades, ranks=ranks, first_stage=scores)
-        split.triples = grouped.triples
+        split.add(grades=grouped.grades, ranks=ranks, first_stage=scores)
 
 
 def _assign_folds(

@@ -162,7 +162,14 @@ def add_calibration(
     weight = model.first_stage_weight
     if weight is not None:
         scores -= weight.item() * dev.first_stage.cpu().numpy()[: len(scores)].astype(np.float64)
-    lists = collect_judged_scores(dev, queries, scores)
+    split, lists = dev.split, []
+    for query in queries.tolist():
+        rows = slice(*split.docs.offsets[query : query + 2])
+        listed = split.ranks[rows] > 0
+        if listed.any():
+            relevant = split.grades[rows][listed] > 0
+            weights = weigh_ranks(split.ranks[rows][listed])
+            lists.append(JudgedScores(scores[rows][listed], relevant, weights))
     if len(lists) < 2:
         return usage, ""
     fitted_on, measured_on = concatenate(lists[::2]), concatenate(lists[1::2])
@@ -177,18 +184,3 @@ def add_calibration(
         f"{measured.error:.4f}. Unjudged documents count as not relevant, so true probabilities "
         "are rather higher.\n"
     )
-
-
-def collect_judged_scores(
-    dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
-) -> list[JudgedScores]:
-    """Scores of each query's retrieved documents; unjudged ones count as not relevant."""
-    split, lists = dev.split, []
-    for query in queries.tolist():
-        rows = slice(*split.docs.offsets[query : query + 2])
-        listed = split.ranks[rows] > 0
-        if listed.any():
-            relevant = split.grades[rows][listed] > 0
-            weights = weigh_ranks(split.ranks[rows][listed])
-            lists.append(JudgedScores(scores[rows][listed], relevant, weights))
-    return lists
