@@ -172,8 +172,7 @@ def tune(
     start = parse_method(method)
     asked, judgments = read_queries(queries, field), read_qrels(qrels)
     trials = try_all(Index(index), asked, judgments, start, measure)
-    total = len(make_grid(start))
-    done = list(console.track(trials, "Trying", total=total, quiet=quiet))
+    done = list(console.track(trials, "Trying", total=len(make_grid(start)), quiet=quiet))
     chosen = find_best(done)
     edge = find_edge_parameters(chosen.method)
     if edge:

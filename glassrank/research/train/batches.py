@@ -196,15 +196,11 @@ class SplitTensors:
         cls, split: Split, docs: Tokens, query_length: int, device: torch.device
     ) -> "SplitTensors":
         """Copy a split to a device."""
+        queries = Tokens.of(split.queries, query_length, device)
+        grades = torch.from_numpy(split.grades).to(device)
+        first_stage = torch.from_numpy(split.first_stage).to(device)
         teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
-        return cls(
-            Tokens.of(split.queries, query_length, device),
-            docs,
-            split,
-            torch.from_numpy(split.grades).to(device),
-            torch.from_numpy(split.first_stage).to(device),
-            teacher,
-        )
+        return cls(queries, docs, split, grades, first_stage, teacher)
 
     @classmethod
     def read(
@@ -220,13 +216,11 @@ class SplitTensors:
         places = copy_to_device(batch.candidates, self.grades.device)
         docs = self.split.docs.values[batch.candidates]
         texts = docs if batch.passages is None else batch.passages
-        return Examples(
-            self.queries.batch(batch.queries, pad_to_max=pad_to_max),
-            self.docs.batch(texts.ravel(), pad_to_max=pad_to_max),
-            self.grades[places].clamp(min=0),
-            self.first_stage[places],
-            None if self.teacher is None else self.teacher[places],
-        )
+        query = self.queries.batch(batch.queries, pad_to_max=pad_to_max)
+        doc = self.docs.batch(texts.ravel(), pad_to_max=pad_to_max)
+        grades, first_stage = self.grades[places].clamp(min=0), self.first_stage[places]
+        teacher = None if self.teacher is None else self.teacher[places]
+        return Examples(query, doc, grades, first_stage, teacher)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ after it, because a graph cannot record which rows a batch needs. Long runs comp
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,15 +17,9 @@ from glassrank.models import Output, Ranker, TokenBatch, TokenEmbeddings
 from glassrank.research.train.batches import Examples
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.state import RunProgress
-from glassrank.research.train.step import (
-    Step,
-    batch_targets,
-    encoder_names,
-    uses_embedding_table,
-)
+from glassrank.research.train.step import Step, batch_targets, encoder_names, uses_embedding_table
 
 _WARM_UPS = 3  # calls before recording: they compile and fill caches
-
 _WORTH_COMPILING = 1000  # from this many steps on, compiling, half a minute, pays off
 
 
@@ -50,12 +45,11 @@ class CudaGraphStep(Step):
     def gradients(self, examples: Examples) -> Tensor:
         """As the plain step; `update` computes gradients of the embedding table."""
         self._inputs = self._look_up(examples)
+        kept = chain(*self._static_inputs, self._static_targets)
+        given = chain(*self._inputs, batch_targets(examples))
         with torch.no_grad():
-            for kept, read in zip(self._static_inputs, self._inputs, strict=True):
-                for here, given in zip(kept, read, strict=True):
-                    here.copy_(given, non_blocking=True)
-            for here, given in zip(self._static_targets, batch_targets(examples), strict=True):
-                here.copy_(given, non_blocking=True)
+            for here, new in zip(kept, given, strict=True):
+                here.copy_(new, non_blocking=True)
         if self._graph is None:
             return self._compute_static()
         self._graph.replay()

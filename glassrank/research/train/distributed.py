@@ -40,6 +40,8 @@ class Team:
 
     def share(self, batch: BatchRows) -> BatchRows:
         """This process's part of a batch: every `size`-th query."""
+        if self.size == 1:
+            return batch
         mine = slice(self.rank, None, self.size)
         passages = None if batch.passages is None else batch.passages[mine]
         return BatchRows(batch.queries[mine], batch.candidates[mine], passages)

@@ -279,9 +279,7 @@ class _Runs:
 
 
 def _combine(
-    ids: Sequence[str],
-    parts: Sequence[Evaluation],
-    how: Callable[[list[Any]], Any],
+    ids: Sequence[str], parts: Sequence[Evaluation], how: Callable[[list[Any]], Any]
 ) -> Evaluation:
     names = parts[0].per_query
     per_query = {name: how([part.per_query[name] for part in parts]) for name in names}

@@ -212,8 +212,8 @@ class Prepared:
         _check_rows(self.docs, "docs", words)
         if self.passages is not None:
             offsets, best = self.passages.offsets, self.passages.best
-            check_consistent(is_partition(offsets, len(self.docs)), "passages.offsets")
-            check_consistent(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            each = is_partition(offsets, len(self.docs)) and bool((np.diff(offsets) >= 1).all())
+            check_consistent(each, "passages.offsets")  # at least one of each document
             check_consistent(best >= 1, "passages.best")
             check_consistent(0 <= self.passages.first <= 1, "passages.first")
         if self.ids is not None:

@@ -61,8 +61,7 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
             for column, dtype in COLUMN_DTYPES.items():
                 if getattr(split, column) is not None:
                     _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
-        description = json.dumps(prepared.description, indent=1)
-        (part / "prepared.json").write_text(description, "utf-8")
+        (part / "prepared.json").write_text(json.dumps(prepared.description, indent=1), "utf-8")
 
 
 def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:

@@ -6,7 +6,6 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,12 +106,12 @@ def make_splitters(config: TrainConfig, known: Tokenizer | None) -> tuple[Splitt
     limits = (None, None) if text is None else (text.query_words, text.doc_words)
     # A word is at least one subword, so this many words always fill the length.
     usual = word_splitter(config) if text is None else str.split
-    query, doc = (
-        partial(_split_and_cut, usual, length)
-        if words is None
-        else partial(_split_and_cut, split_words, words)
-        for words, length in zip(limits, config.lengths, strict=True)
-    )
+
+    def make(words: int | None, length: int) -> Splitter:
+        split, longest = (usual, length) if words is None else (split_words, words)
+        return lambda text: split(text)[:longest]
+
+    query, doc = map(make, limits, config.lengths)
     return query, doc
 
 
@@ -121,10 +120,6 @@ def word_splitter(config: TrainConfig) -> Splitter:
     if not config.remove_stop_words:
         return split_words
     return lambda text: remove_function_words(split_words(text))
-
-
-def _split_and_cut(split: Splitter, longest: int, text: str) -> list[str]:
-    return split(text)[:longest]
 
 
 def make_divider(config: TrainConfig, known: Tokenizer | None) -> Callable[[Doc], list[str]]:

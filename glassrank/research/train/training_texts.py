@@ -1,6 +1,7 @@
 """Read and search collections: split texts, candidates, grades."""
 
 import tempfile
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -62,11 +63,6 @@ class WordCounts:
 
     words: Counter[str] = field(default_factory=Counter)
     docs: Counter[str] = field(default_factory=Counter)
-
-    def add(self, words: Sequence[str]) -> None:
-        """Count a document."""
-        self.words.update(words)
-        self.docs.update(set(words))
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ class _CollectionReader:
         self._run = read_runs(base, config.candidates.run)
         self._teacher = read_scores(base, config.candidates.teacher_scores)
         self.docs = TextsOnDisk()
-        self.offsets = [0]  # of each document in `docs`
+        self.offsets = array("q", [0])  # of each document in `docs`
         self.splits = {name: _SplitBuilder() for name in ("train", "dev", "test")}
         self.counts = WordCounts() if config.vectors.whole_documents else None
 
@@ -175,7 +171,9 @@ class _CollectionReader:
                 self.docs.append(self._doc_words(text))
             self.offsets.append(len(self.docs))
             if self.counts is not None:
-                self.counts.add(word_splitter(self._config)(join_title(doc)))
+                words = word_splitter(self._config)(join_title(doc))
+                self.counts.words.update(words)
+                self.counts.docs.update(set(words))
         return numbers
 
     def _add_split(

@@ -19,8 +19,6 @@ from glassrank.progress import say_progress
 from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors
 from glassrank.text.words import PADDING, UNKNOWN, Vocabulary
 
-Encode = Callable[[list[str]], NDArray[Any]]
-"""Texts to vectors (N, F)."""
 _GENSIM_MAX_WORDS = 10_000  # gensim silently truncates longer texts
 _BLOCK, _WORDS_AT_ONCE = 1 << 16, 1024
 _DEVIATION = 0.4
@@ -97,7 +95,7 @@ class _Chunks:
 
 def from_encoder(
     vocabulary: Vocabulary,
-    encode: Encode,
+    encode: Callable[[list[str]], NDArray[Any]],  # texts to vectors (N, F)
     size: int,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
