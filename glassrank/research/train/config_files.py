@@ -31,6 +31,8 @@ _LARGEST, _LONGEST_LINE = 1 << 16, 1000
 a dotted key."""
 _MOST_EXTENDED = 16
 _NUL = re.compile(r"\\u0000|\\U00000000")
+_OLD_DEFAULTS = {"remove_stop_words": False, "train_on": "beginnings"}
+"""Values of settings that older folders lack."""
 # Set by something else (size by the vectors, encoders by their BERT), or only there to match the
 # authors' code.
 _HIDDEN = frozenset(
@@ -198,6 +200,8 @@ def run_settings(config: TrainConfig) -> dict[str, Any]:
 
 def check_same_settings(before: Any, now: Any, folder: str, remedy: str) -> None:
     """Raise an error that names the first setting that differs."""
+    if isinstance(before, Mapping):
+        before = {name: old for name, old in _OLD_DEFAULTS.items() if name in now} | {**before}
     for name, old, new in _find_differences(before, now, ""):
         raise InputError(
             f"{folder} was made with {name} = {shorten_repr(old)}, "
