@@ -68,10 +68,7 @@ def save_state(
 
 
 def load_state(
-    folder: Path,
-    model: nn.Module,
-    optimizers: dict[str, Optimizer],
-    settings: dict[str, Any],
+    folder: Path, model: nn.Module, optimizers: dict[str, Optimizer], settings: dict[str, Any]
 ) -> RunProgress | None:
     """Load a state; None if there is none. Raise an error if its settings differ."""
     remedy = f"to start again, remove {folder} or set another out"

@@ -177,12 +177,7 @@ class _CollectionReader:
         return numbers
 
     def _add_split(
-        self,
-        name: str,
-        number: int,
-        collection: Collection,
-        index: Index,
-        numbers: dict[str, int],
+        self, name: str, number: int, collection: Collection, index: Index, numbers: dict[str, int]
     ) -> None:
         config, base, split = self._config, self._base, self.splits[name]
         queries = getattr(collection, f"{name}_queries")
