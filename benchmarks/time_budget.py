@@ -75,7 +75,8 @@ def untrained(config: TrainConfig, base: Path, words: Sequence[str], folder: Pat
     vectors = np.random.default_rng(0).normal(size=(len(words), SIZE)).astype(np.float32)
     nothing = Ragged.from_rows([], np.int32)
     numbers = np.zeros(0, np.int32)
-    split = Split(nothing, numbers, nothing, numbers, numbers, numbers.astype(np.float32), None)
+    scores = numbers.astype(np.float32)
+    split = Split(numbers, nothing, numbers, numbers, scores, queries=nothing)
     if config.start.bert is not None:
         words, vectors = read_pretrained(config.start.bert, base).vocabulary, vectors[:0]
     idf = np.ones(len(words), np.float32)

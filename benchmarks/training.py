@@ -57,13 +57,13 @@ def made_up(docs: int, queries: int, *, pieces: bool = False, seed: int = 0) -> 
         grades[np.arange(count), rng.integers(0, DEPTH, count)] = 1
         found = rng.integers(0, docs, count * DEPTH).astype(np.int32)
         return Split(
-            texts(count, 3, 12),
-            np.zeros(count, np.int32),
-            Ragged(np.arange(count + 1) * DEPTH, found),
-            grades.ravel(),
-            np.tile(np.arange(1, DEPTH + 1, dtype=np.int32), count),
-            rng.random(count * DEPTH).astype(np.float32),
-            rng.random(count * DEPTH).astype(np.float32),
+            queries=texts(count, 3, 12),
+            collection=np.zeros(count, np.int32),
+            docs=Ragged(np.arange(count + 1) * DEPTH, found),
+            grades=grades.ravel(),
+            ranks=np.tile(np.arange(1, DEPTH + 1, dtype=np.int32), count),
+            first_stage=rng.random(count * DEPTH).astype(np.float32),
+            teacher=rng.random(count * DEPTH).astype(np.float32),
         )
 
     special = SPECIAL_SUBWORDS if pieces else SPECIAL_WORDS

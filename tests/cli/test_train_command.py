@@ -25,7 +25,7 @@ def test_an_example_can_be_sent_to_a_file_and_used(call: Call, tmp_path: Path) -
 def test_curves_of_a_run(call: Call, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(CONFIG)
     (tmp_path / "out").mkdir()
-    row = {"step": 20, "loss": 0.5, "value": 0.4, "first_stage": 0.3}
+    row = {"step": 20, "loss": 0.5, "compared": 0.4, "first_stage": 0.3}
     (tmp_path / "out" / "log.jsonl").write_text(json.dumps(row) + "\n")
     done = call("train", "run.toml", "--curves")
     assert done.returncode == 0

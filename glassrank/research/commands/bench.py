@@ -28,7 +28,8 @@ def bench(
     quiet: console.Quiet = False,
 ) -> None:
     """Measure speed against plain code and peers, as ratios in one run."""
-    _find_cases()
+    if find_spec("glassrank_bench") is None:  # it is in a wheel, but beside a checkout's package
+        sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
     from glassrank_bench import Skipped, all_cases, machine, run_cases
 
     cases = all_cases(device, passages)
@@ -48,21 +49,14 @@ def bench(
             results.append(result)
             console.say(f"{result.name}: {result.value:.3g} {result.unit}", quiet=quiet)
     if json:
-        console.print_json(
-            {
-                "machine": machine(),
-                "results": [{**vars(result), "reached": result.reached} for result in results],
-                "skipped": [vars(case) for case in skipped],
-            }
-        )
+        report = {
+            "machine": machine(),
+            "results": [{**vars(result), "reached": result.reached} for result in results],
+            "skipped": [vars(case) for case in skipped],
+        }
+        console.print_json(report)
     else:
         console.out.print(_table(results))
-
-
-def _find_cases() -> None:
-    """Import the benchmarks from the wheel, or from a checkout."""
-    if find_spec("glassrank_bench") is None:
-        sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 
 def _table(results: "list[Result]") -> Table:

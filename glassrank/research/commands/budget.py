@@ -13,10 +13,10 @@ from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.index import Index
-    from glassrank.rerank import Pipeline
     from glassrank.rerank.cascade_plan import CascadePlan
     from glassrank.research.evaluate.budget_curve import Speed
-    from glassrank.research.evaluate.timed_models import JudgedQueries, Line, TimedModel
+    from glassrank.research.evaluate.measures import Floats
+    from glassrank.research.evaluate.timed_models import JudgedQueries, TimedModel
     from glassrank.types import Run
 
 Item = TypeVar("Item")
@@ -69,21 +69,16 @@ def budget(
     """
     from glassrank.backends.threads import num_threads
     from glassrank.index import Index
-    from glassrank.research.commands.budget_report import (
-        check_plot,
-        draw,
-        plan_table,
-        summary,
-        tables,
-    )
+    from glassrank.research.commands import budget_report
     from glassrank.research.evaluate import Measure
     from glassrank.research.evaluate import timed_models as timed
+    from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
 
     for file in (json, plot, plan):
         check_writable(file)
     console.check_plan(plan, model)
     if plot is not None:
-        check_plot(plot)
+        budget_report.check_plot(plot)
     measures = [str(Measure.parse(name)) for name in measure or _DEFAULT]
     opened = Index(index)
     say = partial(console.say, quiet=quiet)
@@ -93,7 +88,7 @@ def budget(
         dev = timed.JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, say)
     elif (dev_run, dev_qrels, dev_queries) != (None, None, None):
         raise InputError("give --dev-run, --dev-qrels and --dev-queries together")
-    models, used = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
+    models = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
 
     def track(items: Sequence[Item], what: str, /) -> Iterator[Item]:
         return console.track(items, what, total=len(items), quiet=quiet)
@@ -101,7 +96,17 @@ def budget(
     speeds = timed.time_models(models, here.queries, repeats, track)
     runs = [model.score_all(here, track) for model in models]
     dev_runs = [] if dev is None else [model.score_all(dev, track) for model in models]
-    lines = _make_lines(models, speeds, here, runs, dev, dev_runs, measures)
+
+    def by_depth(judged: timed.JudgedQueries, run: "Run") -> "dict[str, Floats]":
+        return evaluate_by_depth(judged.run, run, judged.qrels, measures, here.deepest)
+
+    lines = []
+    for number, timed_model in enumerate(models):
+        values = by_depth(here, runs[number])
+        on_dev = None if dev is None else by_depth(dev, dev_runs[number])
+        for variant, speed in zip(timed_model.variants, speeds[number], strict=True):
+            curves = make_time_curves(values, speed, on_dev)
+            lines.append(timed.Line(timed_model.label, variant.name, speed, curves))
     report = timed.BudgetReport(
         judged=len(here.qrels),
         deepest=here.deepest,
@@ -113,63 +118,38 @@ def budget(
     write_json(report.to_json(), json)
     planned = None
     if plan is not None:
-        planned = _fit_plan(opened, dev or here, dev_runs or runs, speeds, measures[0], used)
+        planned = _fit_plan(opened, dev or here, dev_runs or runs, speeds, measures[0], models)
         write_json(planned.to_json(), plan)
     if plot is not None:
-        draw(report, plot)
+        budget_report.draw(report, plot)
     if not is_printed(json):
-        for table in tables(report, console.out.width):
+        for table in budget_report.tables(report, console.out.width):
             console.out.print(table, "")
         if planned is not None:
-            console.out.print(plan_table(planned, [model.label for model in models]), "")
-        console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
+            labels = [timed_model.label for timed_model in models]
+            console.out.print(budget_report.plan_table(planned, labels), "")
+        console.out.print(f"[dim]{budget_report.summary(report)}[/]", soft_wrap=True)
 
 
 def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
-) -> "tuple[list[TimedModel], list[Pipeline]]":
-    """Each model on the fly, and with its store if there is one; and the faster pipelines."""
+) -> "list[TimedModel]":
+    """Each model on the fly, and with its store if there is one."""
     from glassrank.embeddings import Store
     from glassrank.rerank import Pipeline, Reranker
     from glassrank.research.evaluate.timed_models import TimedModel, Variant, make_labels
 
-    opened, used = [], []
+    opened = []
     for model, label in zip(models, make_labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        last = Pipeline(index, reranker, use_store=False, candidates=deepest, calibrate=False)
-        variants = [Variant("on the fly", last)]
+        make = partial(Pipeline, index, reranker, candidates=deepest, calibrate=False)
+        variants = [Variant("on the fly", make(use_store=False))]
         if store is not None:
             store.require(index.snapshot)  # encoding on the fly would count as stored
-            last = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
-            variants.append(Variant(f"stored, {store.dtype}", last))
+            variants.append(Variant(f"stored, {store.dtype}", make(store=store)))
         opened.append(TimedModel(label, variants))
-        used.append(last)
-    return opened, used
-
-
-def _make_lines(
-    models: "list[TimedModel]",
-    speeds: "list[list[Speed]]",
-    here: "JudgedQueries",
-    runs: "list[Run]",
-    dev: "JudgedQueries | None",
-    dev_runs: "list[Run]",
-    measures: list[str],
-) -> "list[Line]":
-    from glassrank.research.evaluate.budget_curve import evaluate_by_depth, make_time_curves
-    from glassrank.research.evaluate.timed_models import Line
-
-    lines = []
-    for number, model in enumerate(models):
-        values = evaluate_by_depth(here.run, runs[number], here.qrels, measures, here.deepest)
-        on_dev = None
-        if dev is not None:
-            on_dev = evaluate_by_depth(dev.run, dev_runs[number], dev.qrels, measures, here.deepest)
-        for variant, speed in zip(model.variants, speeds[number], strict=True):
-            curves = make_time_curves(values, speed, on_dev)
-            lines.append(Line(model.label, variant.name, speed, curves))
-    return lines
+    return opened
 
 
 def _fit_plan(
@@ -178,13 +158,14 @@ def _fit_plan(
     runs: "list[Run]",
     speeds: "list[list[Speed]]",
     measure: str,
-    used: "list[Pipeline]",
+    models: "list[TimedModel]",
 ) -> "CascadePlan":
     from glassrank.models.io.model_folder import fingerprint
     from glassrank.rerank.scheduler import scoring_reserve_ms
     from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, fit_plan
     from glassrank.research.evaluate.timed_models import time_first_stage
 
+    used = [model.variants[-1].pipeline for model in models]
     before = time_first_stage(index, used[0].method, judged.queries, judged.deepest)
     left = {budget: max(0.0, budget - before) for budget in BUDGETS_MS}
     return fit_plan(

@@ -3,8 +3,8 @@ model has a line up to a marker at its best depth, and dotted beyond.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,22 +62,19 @@ def _shown_ms(report: BudgetReport, width: int) -> list[int]:
 
 def plan_table(plan: CascadePlan, labels: Sequence[str]) -> Table:
     """Depths at each budget, and the first model alone for comparison."""
-    table = _table("As a cascade: depths", "budget")
-    for column in (*labels, plan.measure, f"{labels[0]} alone"):
-        table.add_column(escape(column), justify="right")
+    numbers = (*labels, plan.measure, f"{labels[0]} alone")
+    table = _table("As a cascade: depths", ["budget"], map(escape, numbers))
     for row in plan.budgets:
         depths = (f"{depth:,}" for depth in row.depths)
-        table.add_row(
-            f"{row.budget_ms:,g} ms", *depths, f"{row.value:.4f}", f"{row.first_alone:.4f}"
-        )
+        values = f"{row.value:.4f}", f"{row.first_alone:.4f}"
+        table.add_row(f"{row.budget_ms:,g} ms", *depths, *values)
     return table
 
 
 def _best_table(report: BudgetReport) -> Table:
     chosen = "on dev queries" if report.chosen_on == "dev" else "on these queries themselves"
-    table = _table(f"At the depth that is best {chosen}", "measure", "model")
-    for column in ("value", "gain", "depth", "ms"):
-        table.add_column(column, justify="right")
+    title = f"At the depth that is best {chosen}"
+    table = _table(title, ["measure", "model"], ["value", "gain", "depth", "ms"])
     for name, alone in report.first_stage.items():
         table.add_row(name, "first stage alone", f"{alone:.4f}", "", "0", "0")
         for line in report.lines:
@@ -90,9 +87,8 @@ def _best_table(report: BudgetReport) -> Table:
 
 def _time_table(report: BudgetReport, shown: Sequence[int]) -> Table:
     """Quality by time; with too little time for the query, the first stage's order stays."""
-    table = _table("When all of a time budget is used", "measure", "model")
-    for ms in shown:
-        table.add_column(f"{ms:,} ms", justify="right")
+    numbers = (f"{ms:,} ms" for ms in shown)
+    table = _table("When all of a time budget is used", ["measure", "model"], numbers)
     for name, alone in report.first_stage.items():
         table.add_row(name, "first stage alone", *(f"{alone:.4f}" for _ in shown))
         for line in report.lines:
@@ -102,25 +98,22 @@ def _time_table(report: BudgetReport, shown: Sequence[int]) -> Table:
 
 
 def _speed_table(report: BudgetReport) -> Table:
-    table = _table("Speed", "model")
-    for column in ("docs/ms", "query ms", "ms for all"):
-        table.add_column(column, justify="right")
+    table = _table("Speed", ["model"], ["docs/ms", "query ms", "ms for all"])
     for line in report.lines:
         speed = line.speed
-        table.add_row(
-            escape(line.label),
-            f"{speed.docs_per_ms:.3g}",
-            _milliseconds(speed.query_ms),
-            _milliseconds(float(speed.ms(report.deepest))),
-        )
+        times = map(_milliseconds, (speed.query_ms, float(speed.ms(report.deepest))))
+        table.add_row(escape(line.label), f"{speed.docs_per_ms:.3g}", *times)
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table(
-        *columns, title=f"{title}\n", title_justify="left", title_style="bold", box=None,
+def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(
+        *texts, title=f"{title}\n", title_justify="left", title_style="bold", box=None,
         pad_edge=False,
     )  # fmt: skip
+    for column in numbers:
+        table.add_column(column, justify="right")
+    return table
 
 
 def _milliseconds(ms: float) -> str:
@@ -179,12 +172,8 @@ def _axis_start(report: BudgetReport) -> float:
 
 def _line_styles() -> Iterator[dict[str, Any]]:
     """Styles of lines; the first 35 differ."""
-    for number in count():
-        yield {
-            "color": _COLOURS[number % len(_COLOURS)],
-            "linestyle": _DASHES[number % len(_DASHES)],
-            "marker": _MARKERS[number % len(_MARKERS)],
-        }
+    for colour, dashes, marker in zip(*map(cycle, (_COLOURS, _DASHES, _MARKERS)), strict=False):
+        yield {"color": colour, "linestyle": dashes, "marker": marker}
 
 
 def _draw_line(

@@ -98,10 +98,7 @@ def _ranked_queries(
             "run has a relevant document for them",
             quiet=quiet,
         )
-    return [
-        RankedQuery(query_id, texts[query_id], before[query_id], after[query_id])
-        for query_id in ranked
-    ]
+    return [RankedQuery(name, texts[name], before[name], after[name]) for name in ranked]
 
 
 def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Floats":

@@ -172,8 +172,7 @@ def tune(
     start = parse_method(method)
     asked, judgments = read_queries(queries, field), read_qrels(qrels)
     trials = try_all(Index(index), asked, judgments, start, measure)
-    total = len(make_grid(start))
-    done = list(console.track(trials, "Trying", total=total, quiet=quiet))
+    done = list(console.track(trials, "Trying", total=len(make_grid(start)), quiet=quiet))
     chosen = find_best(done)
     edge = find_edge_parameters(chosen.method)
     if edge:
@@ -183,14 +182,13 @@ def tune(
             quiet=quiet,
         )
     if json:
-        console.print_json(
-            {
-                "measure": measure,
-                "best": {"method": method_name(chosen.method), "value": chosen.value},
-                "on_the_edge": edge,
-                "trials": [{"method": method_name(t.method), "value": t.value} for t in done],
-            }
-        )
+        report = {
+            "measure": measure,
+            "best": {"method": method_name(chosen.method), "value": chosen.value},
+            "on_the_edge": edge,
+            "trials": [{"method": method_name(t.method), "value": t.value} for t in done],
+        }
+        console.print_json(report)
         return
     table = Table("method", box=None, pad_edge=False)
     table.add_column(measure, justify="right")

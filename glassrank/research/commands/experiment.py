@@ -1,6 +1,6 @@
 """`glassrank experiment`: several models and seeds in one table, as Markdown and JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from glassrank import console
 from glassrank.storage.files import atomic_write
 
 if TYPE_CHECKING:
+    from glassrank.research.evaluate import Evaluation
     from glassrank.research.train.experiment import Experiment
 
 
@@ -38,14 +39,9 @@ def experiment(
     from glassrank.research.train.experiment import experiment as run
 
     console.check_writable(out)
-    result = run(
-        configs,
-        seed or (),
-        measure or ("RR@10", "nDCG@10", "AP"),
-        baseline,
-        device,
-        partial(console.say, quiet=quiet),
-    )
+    measures = measure or ("RR@10", "nDCG@10", "AP")
+    say = partial(console.say, quiet=quiet)
+    result = run(configs, seed or (), measures, baseline, device, say)
     if out is not None:
         with atomic_write(out) as file:
             file.write(as_markdown(result))
@@ -62,18 +58,19 @@ def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
 
     measures = list(result.first_stage.mean)
     p_values = {(row.system_name, row.measure): row.corrected_p for row in result.comparisons}
-    first = " | ".join(_format_value(result.first_stage.mean[m], 0.0) for m in measures)
+    first = " | ".join(f"{result.first_stage.mean[m]:.4f}" for m in measures)
     lines = [
         f"| system | {' | '.join(measures)} | depth | seeds |",
         f"|---|{'---|' * (len(measures) + 2)}",
         f"| {FIRST_STAGE} | {first} | | |",
     ]
     for name, results in result.systems.items():
-        cells = [
-            _format_value(*result.spread(name, m))
-            + ("*" if p_values.get((name, m), 1.0) < alpha else "")
-            for m in measures
-        ]
+        cells = []
+        for measure in measures:
+            mean, deviation = result.spread(name, measure)
+            spread = f" ± {deviation:.4f}" if deviation else ""
+            mark = "*" if p_values.get((name, measure), 1.0) < alpha else ""
+            cells.append(f"{mean:.4f}{spread}{mark}")
         depths = ", ".join("/".join(map(str, seed.depths)) for seed in results)
         seeds = ", ".join(str(seed.seed) for seed in results)
         lines.append(f"| {name} | {' | '.join(cells)} | {depths} | {seeds} |")
@@ -90,12 +87,8 @@ def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
     return "\n".join([*lines, "", note, *settings, ""])
 
 
-def _format_value(mean: float, deviation: float) -> str:
-    return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
-
-
-def _plain(values: Iterable[float]) -> list[float]:
-    return [float(value) for value in values]
+def _per_query(evaluation: "Evaluation") -> dict[str, list[float]]:
+    return {name: values.tolist() for name, values in evaluation.per_query.items()}
 
 
 def as_plain(result: "Experiment") -> Mapping[str, object]:
@@ -105,9 +98,7 @@ def as_plain(result: "Experiment") -> Mapping[str, object]:
         "queries": len(result.first_stage.query_ids),
         "baseline": result.baseline,
         "first_stage": result.first_stage.mean,
-        "first_stage_per_query": {
-            m: _plain(values) for m, values in result.first_stage.per_query.items()
-        },
+        "first_stage_per_query": _per_query(result.first_stage),
         "chosen": result.chosen,
         "settings": result.settings,
         "systems": {
@@ -116,10 +107,8 @@ def as_plain(result: "Experiment") -> Mapping[str, object]:
                     "seed": seed.seed,
                     "depths": seed.depths,
                     "mean": seed.evaluation.mean,
-                    "by_depth": {m: _plain(values) for m, values in seed.by_depth.items()},
-                    "per_query": {
-                        m: _plain(values) for m, values in seed.evaluation.per_query.items()
-                    },
+                    "by_depth": seed.by_depth,
+                    "per_query": _per_query(seed.evaluation),
                 }
                 for seed in results
             ]

@@ -54,11 +54,6 @@ def _ask(pair: "PooledDoc") -> str:
     hint = f"0 not relevant … 3 perfect; {BACK} back, {SKIP} skip, {QUIT} quit"
     console.out.print(hint, style="dim", markup=False, highlight=False)
     while True:
-        key = _read_key()
+        key = typer.getchar() if sys.stdin.isatty() else sys.stdin.read(1) or QUIT
         if key in (*LABELS, BACK, SKIP, QUIT):
             return key
-
-
-def _read_key() -> str:
-    """One key; `q` where the input ends."""
-    return typer.getchar() if sys.stdin.isatty() else sys.stdin.read(1) or "q"

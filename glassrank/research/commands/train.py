@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from glassrank.research.evaluate import Comparison, Evaluation
-    from glassrank.types import Run
 
 
 _ALPHA = 0.05
@@ -86,16 +85,9 @@ def train(
     from glassrank.research.train.report import open_trackers
 
     prepared = load_prepared(config.parent / run.prepared, run)
+    say = partial(console.say, quiet=quiet)
     with open_trackers(log or [], out, run) as track:
-        trained = run_training(
-            run,
-            prepared,
-            out,
-            device,
-            partial(console.say, quiet=quiet),
-            base=config.parent,
-            track=track,
-        )
+        trained = run_training(run, prepared, out, device, say, base=config.parent, track=track)
     if json:
         console.print_json({"model": str(out / "best"), **asdict(trained.final)})
     else:
@@ -123,6 +115,7 @@ def adapt(
     json: console.AsJson = False,
 ) -> None:
     """Fine-tune a model on another collection, by cross-validation."""
+    from glassrank.corpus import write_run
     from glassrank.research.evaluate import compare_all
     from glassrank.research.train.adapt import MODES, Mode
     from glassrank.research.train.adapt import adapt as run
@@ -148,18 +141,14 @@ def adapt(
     if runs is not None:  # before hours of training
         with wrap_os_errors(f"write to {runs}"):
             runs.mkdir(parents=True, exist_ok=True)
-    adapted = run(
-        plan,
-        arrays,
-        config.parent / plan.out,
-        device,
-        modes,
-        measure or ("nDCG@10", "RR@10", "AP"),
-        partial(console.say, quiet=quiet),
-        config.parent,
-    )
+    say = partial(console.say, quiet=quiet)
+    measures = measure or ("nDCG@10", "RR@10", "AP")
+    out = config.parent / plan.out
+    adapted = run(plan, arrays, out, device, modes, measures, say, config.parent)
     if runs is not None:
-        _write_runs(adapted.runs, runs)
+        for name, ranked in adapted.runs.items():
+            tag = name.replace(" ", "-")
+            write_run(ranked, runs / f"{tag}.run", tag)
     rows: dict[str, Evaluation] = {FIRST_STAGE: adapted.first_stage}
     rows.update({str(name): row for name, row in adapted.modes.items()})
     others = {name: row for name, row in rows.items() if name != baseline}
@@ -168,14 +157,6 @@ def adapt(
         console.print_json(_plain(rows, baseline, compared))
     else:
         _print_table(rows, baseline, compared)
-
-
-def _write_runs(runs: "Mapping[str, Run]", folder: Path) -> None:
-    from glassrank.corpus import write_run
-
-    for name, run in runs.items():
-        tag = name.replace(" ", "-")
-        write_run(run, folder / f"{tag}.run", tag)
 
 
 def _plain(
@@ -236,24 +217,17 @@ def select(
     from glassrank.research.train.combine import select_models
     from glassrank.research.train.prepared_folders import load_prepared
 
-    selection = select_models(
-        models,
-        load_prepared(prepared),
-        out,
-        measure,
-        device,
-        partial(console.say, quiet=quiet),
-    )
+    say = partial(console.say, quiet=quiet)
+    selection = select_models(models, load_prepared(prepared), out, measure, device, say)
     if json:
-        console.print_json(
-            {
-                "model": str(out),
-                "measure": measure,
-                "value": selection.value,
-                "members": [str(models[number]) for number in selection.chosen],
-                "alone": dict(zip(map(str, models), selection.alone, strict=True)),
-            }
-        )
+        report = {
+            "model": str(out),
+            "measure": measure,
+            "value": selection.value,
+            "members": [str(models[number]) for number in selection.chosen],
+            "alone": dict(zip(map(str, models), selection.alone, strict=True)),
+        }
+        console.print_json(report)
 
 
 def average(

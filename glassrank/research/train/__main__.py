@@ -6,6 +6,7 @@ torchrun --nproc-per-node N -m glassrank.research.train CONFIG.toml [DEVICE]
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,29 +25,18 @@ def main() -> None:
     path = Path(sys.argv[1])
     device = sys.argv[2] if len(sys.argv) == 3 else "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        _run(path, device)
+        torch.set_float32_matmul_precision("high")
+        config = read_config(path)
+        prepared = load_prepared(path.parent / config.prepared, config)
+        with join_team(device) as team:
+            out, say = path.parent / config.out, partial(print, flush=True)
+            train(config, prepared, out, team.device, say, team=team, base=path.parent)
     except GlassrankError as error:
         if os.environ.get("RANK", "0") == "0":  # all processes raise the same error
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:
         sys.exit(f"error: {disk_error(error, 'go on')}")
-
-
-def _run(path: Path, device: str) -> None:
-    torch.set_float32_matmul_precision("high")
-    config = read_config(path)
-    prepared = load_prepared(path.parent / config.prepared, config)
-    with join_team(device) as team:
-        train(
-            config,
-            prepared,
-            path.parent / config.out,
-            team.device,
-            say=lambda line: print(line, flush=True),
-            team=team,
-            base=path.parent,
-        )
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models import Ranker
 from glassrank.research.evaluate import Evaluation, evaluate
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.build import build_model
@@ -55,6 +53,7 @@ def adapt(
         raise InputError(
             "adapt needs a checkpoint and folds: set start.model, add [folds], and prepare again"
         )
+    data = SplitTensors.read(prepared.train, prepared.docs, config.lengths, device)
     queries = np.arange(len(prepared.train.queries))
     first_stage: Evaluation | None = None
     adapted: dict[Mode, Evaluation] = {}
@@ -63,48 +62,25 @@ def adapt(
         scores = np.zeros(len(prepared.train.grades), np.float32)
         for fold, fold_queries in enumerate(tested):
             say(f"{mode}, fold {fold + 1} of {len(tested)}")
-            model = _train_fold(config, prepared, fold, mode, out, device, say, base)
+            if mode == "none":
+                model = build_model(config, prepared, base).to(data.grades.device)
+            else:
+                # All modes are tested together.
+                split = replace(make_fold(prepared, fold), test=None)
+                wanted = replace(config, start=replace(config.start, parts=mode))
+                folder = out / mode / str(fold)
+                model = train(wanted, split, folder, device, say, base=base).model
             places = np.isin(prepared.train.docs.row_ids, fold_queries)
-            scores[places] = _score_fold(config, prepared, model, fold_queries, device)
+            precision = validation_precision(config, model)
+            scores[places] = score_candidates(model, data, fold_queries, precision)
         first_run, second_run, qrels = make_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
         adapted[mode] = evaluate(second_run, qrels, measures)
         if prepared.ids is not None:
-            runs |= {
-                FIRST_STAGE: prepared.ids.add_to(first_run),
-                mode: prepared.ids.add_to(second_run),
-            }
+            runs[FIRST_STAGE] = prepared.ids.add_to(first_run)
+            runs[mode] = prepared.ids.add_to(second_run)
         figures = ", ".join(f"{name} {mean:.4f}" for name, mean in adapted[mode].mean.items())
         say(f"{mode}: {figures}")
     if first_stage is None:
         raise InputError("name one way or more to adapt")
     return AdaptationResult(first_stage, adapted, runs)
-
-
-def _train_fold(
-    config: TrainConfig,
-    prepared: Prepared,
-    fold: int,
-    mode: Mode,
-    out: Path,
-    device: str,
-    say: Say,
-    base: Path,
-) -> Ranker:
-    if mode == "none":
-        return build_model(config, prepared, base)
-    split = replace(make_fold(prepared, fold), test=None)  # all modes are tested together
-    wanted = replace(config, start=replace(config.start, parts=mode))
-    return train(wanted, split, out / mode / str(fold), device, say, base=base).model
-
-
-def _score_fold(
-    config: TrainConfig,
-    prepared: Prepared,
-    model: Ranker,
-    queries: NDArray[np.int64],
-    device: str,
-) -> NDArray[np.float32]:
-    data = SplitTensors.read(prepared.train, prepared.docs, config.lengths, device)
-    model = model.to(data.grades.device)
-    return score_candidates(model, data, queries, validation_precision(config, model))

@@ -3,6 +3,7 @@ the training device. A batch depends only on the seed and the step, so a resumed
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -33,8 +34,7 @@ class Sampler:
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         kind = _TripleSampler if config.kind == "triples" else _CandidateSampler
         self._source: _TripleSampler | _CandidateSampler = kind(split, config, seed)
-        self._split = split
-        self._seed = seed
+        self._split, self._seed = split, seed
 
     def batch(self, step: int) -> BatchRows:
         """The batch of a step, the same in every call."""
@@ -47,45 +47,37 @@ class Sampler:
 
 
 class _TripleSampler:
-    """Triples in the order of their file, repeated."""
+    """Triples in the order of their file, repeated; `shuffle` reorders them in each epoch."""
 
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         if split.triples is None:
             raise InputError(
                 "the prepared arrays have no triples; prepare them again with sampler.triples"
             )
-        self._triples = split.triples
-        self._config = config
-        self._seed = seed
-        self._order: tuple[int, NDArray[np.int64]] | None = None
+        self._triples, self._config, self._seed = split.triples, config, seed
+        # Only the last one is kept: steps come in order.
+        self._shuffle = lru_cache(maxsize=1)(self._permute)
+
+    def _permute(self, epoch: int) -> NDArray[np.int64]:
+        return np.random.default_rng([self._seed, epoch]).permutation(len(self._triples))
 
     def batch(self, step: int) -> BatchRows:
-        """The triples of this step; `shuffle` reorders them in each epoch."""
+        """The triples of this step."""
         size, total = self._config.batch, len(self._triples)
-        numbers = np.arange(step * size, (step + 1) * size)  # (B,)
-        rows = numbers % total
+        epochs, rows = np.divmod(np.arange(step * size, (step + 1) * size), total)  # (B,)
         if self._config.shuffle:
-            passes = numbers // total
-            for epoch in np.unique(passes).tolist():
-                here = passes == epoch
+            for epoch in np.unique(epochs).tolist():
+                here = epochs == epoch
                 rows[here] = self._shuffle(epoch)[rows[here]]
         chosen = self._triples[rows].astype(np.int64)  # (B, 3)
         return BatchRows(chosen[:, 0], chosen[:, 1:])
-
-    def _shuffle(self, epoch: int) -> NDArray[np.int64]:
-        """Only the last one is kept: steps come in order."""
-        if self._order is None or self._order[0] != epoch:
-            rng = np.random.default_rng([self._seed, epoch])
-            self._order = epoch, rng.permutation(len(self._triples))
-        return self._order[1]
 
 
 class _CandidateSampler:
     """Samples positives and negatives from a query's candidates, by grade."""
 
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
-        self._config = config
-        self._seed = seed
+        self._config, self._seed = config, seed
         positives: list[NDArray[np.int64]] = []  # of each query that can be learnt from
         groups: list[NDArray[np.int64]] = []  # beside them: which negatives go with each
         negatives: list[NDArray[np.int64]] = []  # of each group
@@ -149,14 +141,14 @@ class _CandidateSampler:
         else:
             if self._config.unjudged == "irrelevant":
                 grades = np.maximum(grades, 0)
-            known = sorted(set(grades[grades >= 0].tolist()), reverse=True)
+            known = np.unique(grades[grades >= 0])[::-1].tolist()
             pairs = []
             for grade, nearest in pairwise(known):
-                lower = (grades >= 0) & (grades < grade)
-                if self._config.kind == "nearest_grade":
-                    lower = grades == nearest
-                elif self._config.kind == "grade_groups":
-                    lower = grades == grade - 1
+                lower = {
+                    "nearest_grade": grades == nearest,
+                    "grade_groups": grades == grade - 1,
+                    "lower_grades": (grades >= 0) & (grades < grade),
+                }[self._config.kind]
                 pairs.append((places[grades == grade], places[lower]))
         return [pair for pair in pairs if len(pair[0]) and len(pair[1])]
 
@@ -204,15 +196,11 @@ class SplitTensors:
         cls, split: Split, docs: Tokens, query_length: int, device: torch.device
     ) -> "SplitTensors":
         """Copy a split to a device."""
+        queries = Tokens.of(split.queries, query_length, device)
+        grades = torch.from_numpy(split.grades).to(device)
+        first_stage = torch.from_numpy(split.first_stage).to(device)
         teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
-        return cls(
-            Tokens.of(split.queries, query_length, device),
-            docs,
-            split,
-            torch.from_numpy(split.grades).to(device),
-            torch.from_numpy(split.first_stage).to(device),
-            teacher,
-        )
+        return cls(queries, docs, split, grades, first_stage, teacher)
 
     @classmethod
     def read(
@@ -228,13 +216,11 @@ class SplitTensors:
         places = copy_to_device(batch.candidates, self.grades.device)
         docs = self.split.docs.values[batch.candidates]
         texts = docs if batch.passages is None else batch.passages
-        return Examples(
-            self.queries.batch(batch.queries, pad_to_max=pad_to_max),
-            self.docs.batch(texts.ravel(), pad_to_max=pad_to_max),
-            self.grades[places].clamp(min=0),
-            self.first_stage[places],
-            None if self.teacher is None else self.teacher[places],
-        )
+        query = self.queries.batch(batch.queries, pad_to_max=pad_to_max)
+        doc = self.docs.batch(texts.ravel(), pad_to_max=pad_to_max)
+        grades, first_stage = self.grades[places].clamp(min=0), self.first_stage[places]
+        teacher = None if self.teacher is None else self.teacher[places]
+        return Examples(query, doc, grades, first_stage, teacher)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,6 @@ from glassrank.research.train.config import Say
 from glassrank.research.train.prepared import Prepared, Split
 from glassrank.research.train.validate import measure_by_depth, score_candidates
 
-Quality = Callable[[NDArray[np.float64]], float]
-"""The quality of scores (n,)."""
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -42,8 +39,10 @@ class Selection:
     """Quality of each model."""
 
 
-def select(scores: Sequence[NDArray[np.floating]], quality: Quality) -> Selection:
-    """Greedy forward selection; `scores` has an array (n,) for each model. Ties are left out."""
+def select(
+    scores: Sequence[NDArray[np.floating]], quality: Callable[[NDArray[np.float64]], float]
+) -> Selection:
+    """Greedy forward selection by the quality of scores (n,) of each model. Ties are left out."""
     alone = tuple(quality(model_scores.astype(np.float64)) for model_scores in scores)
     total = np.zeros(len(scores[0]))
     chosen: list[int] = []
@@ -106,8 +105,10 @@ def select_models(
         f"{curve.at(curve.best_depth):.4f} at depth {curve.best_depth}"
     )
     if prepared.test is not None:  # once, with the depth chosen on dev queries
-        value = _evaluate_test(load_model(out), prepared, prepared.test, measure, device)
-        say(f"on test queries {value:.4f}")
+        test = prepared.test
+        mean = _score(load_model(out), prepared, test, device)
+        on_test, _ = measure_by_depth(test, np.arange(len(test.queries)), mean, measure)
+        say(f"on test queries {on_test.at(usage.depth or test.depths[-1]):.4f}")
     return selection
 
 
@@ -117,32 +118,16 @@ def _score(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> 
     return score_candidates(saved.model.to(device), data, np.arange(len(split.queries)))
 
 
-def _evaluate_test(
-    saved: SavedModel, prepared: Prepared, split: Split, measure: str, device: str
-) -> float:
-    scores = _score(saved, prepared, split, device)
-    curve, _ = measure_by_depth(split, np.arange(len(split.queries)), scores, measure)
-    return curve.at(saved.usage.depth or split.depths[-1])
-
-
 def _make_card(folders: Sequence[Path], selection: Selection, measure: str, usage: Usage) -> str:
-    rows = [
-        f"| {place} | {'/'.join(folders[number].parts[-2:])} | {selection.alone[number]:.4f} |"
+    rows = "".join(
+        f"| {place} | {'/'.join(folders[number].parts[-2:])} | {selection.alone[number]:.4f} |\n"
         for place, number in enumerate(selection.chosen)
-    ]
-    return "\n".join(
-        [
-            "# ensemble",
-            "",
-            f"The mean of the raw scores of {len(rows)} of {len(folders)} models, chosen by greedy "
-            f"forward selection: {measure} {selection.value:.4f} on dev queries, all candidates "
-            f"re-ranked; used to a depth of {usage.depth}.",
-            "",
-            f"| member | model | {measure} alone |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
+    )
+    return (
+        f"# ensemble\n\nThe mean of the raw scores of {len(selection.chosen)} of {len(folders)} "
+        f"models, chosen by greedy forward selection: {measure} {selection.value:.4f} on dev "
+        f"queries, all candidates re-ranked; used to a depth of {usage.depth}.\n\n"
+        f"| member | model | {measure} alone |\n|---|---|---|\n{rows}"
     )
 
 

@@ -9,8 +9,6 @@ from glassrank.models.io.model_folder import Passages
 
 Say = Callable[[str], None]
 """Receives progress, line by line."""
-Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
-VectorFormat = Literal["float32", "float16", "int8"]
 Unjudged = Literal["unknown", "irrelevant"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "grade_groups", "triples"]
 
@@ -50,7 +48,7 @@ class VectorsConfig:
     scale: float = 1.0
     """Factor for all values. TK's authors use 10 for FastText: TK's position signal has a length
     of about 12, and would drown shorter vectors."""
-    saved: VectorFormat = "float32"
+    saved: Literal["float32", "float16", "int8"] = "float32"
     """The dtype in the saved model."""
     subwords: bool = False
     """With fasttext: train the n-gram vectors, so that unseen words have vectors too."""
@@ -174,7 +172,7 @@ class SamplerConfig:
 class LossConfig:
     """The loss."""
 
-    kind: Loss = "hinge"
+    kind: Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"] = "hinge"
     temperature: float = 20.0
     """Factor of teacher scores before the softmax (kl)."""
     positive_bonus: float = 0.0
@@ -294,10 +292,8 @@ class TrainConfig:
             )
         if self.loss.vectors and self.start.model is None:
             raise InputError("loss.vectors needs start.model")
-        if self.train_on == "passages":
-            self._check_passages()
-
-    def _check_passages(self) -> None:
+        if self.train_on != "passages":
+            return
         if self.passages.most == 1:
             raise InputError('train_on = "passages" needs passages.most above 1')
         if self.candidates.teacher is not None or self.candidates.teachers:

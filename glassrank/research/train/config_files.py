@@ -12,6 +12,7 @@ import textwrap
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,9 +201,7 @@ def run_settings(config: TrainConfig) -> dict[str, Any]:
 def check_same_settings(before: Any, now: Any, folder: str, remedy: str) -> None:
     """Raise an error that names the first setting that differs."""
     if isinstance(before, Mapping):
-        before = {name: value for name, value in _OLD_DEFAULTS.items() if name in now} | dict(
-            before
-        )
+        before = {name: old for name, old in _OLD_DEFAULTS.items() if name in now} | {**before}
     for name, old, new in _find_differences(before, now, ""):
         raise InputError(
             f"{folder} was made with {name} = {shorten_repr(old)}, "
@@ -227,36 +226,27 @@ def make_example(name: str) -> str:
         raise InputError(f"there is no model {name!r}; {suggest_name(name)}")
     family = find_family(name, trusted=[name])
     settings = dataclasses.replace(family.info.config_type(), **OVERRIDES.get(name, {}))
+    longest = getattr(settings, "longest_doc", TrainConfig.doc_length)
+    lengths = {
+        "query_length": getattr(settings, "query_length", TrainConfig.query_length),
+        "doc_length": getattr(settings, "doc_length", longest),
+    }
+    names = {"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"}
+    usage = f"Training {name}. Paths are relative to this file. Change what you need, then:"
+    commands = "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
     parts = [
-        _format_comment(
-            f"Training {name}. Paths are relative to this file. Change what you need, then:"
-        )
-        + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
-        + _format_keys({"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"})
-        + _format_comment("Texts are cut to these lengths, in tokens.")
-        + _format_keys(_get_lengths(settings)),
-        _format_comment("One table for each collection.")
-        + "[[collections]]\n"
-        + _format_keys(_COLLECTION),
+        _format_table(usage, commands, names, {})
+        + _format_table("Texts are cut to these lengths, in tokens.", "", lengths, {}),
+        _format_table("One table for each collection.", "[[collections]]\n", _COLLECTION, {}),
         *_format_tables("config", settings, f"The settings of {name}, with their defaults."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
     sections = _SUBWORD_SECTIONS if family.info.uses_subwords else _SECTIONS
     rates = {**sections["optimizer"], **_RATES.get(name, {})}
     for section, values in {**sections, "optimizer": rates}.items():
-        keys = _format_keys(values, _read_field_docs(kinds[section]))
-        parts.append(_format_comment(_TITLES[section]) + f"[{section}]\n" + keys)
+        notes = _read_field_docs(kinds[section])
+        parts.append(_format_table(_TITLES[section], f"[{section}]\n", values, notes))
     return "\n".join(parts)
-
-
-def _get_lengths(settings: Any) -> dict[str, Any]:
-    """Text lengths: the model's own, or the defaults."""
-    usual = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-    doc = getattr(settings, "longest_doc", usual["doc_length"])
-    return {
-        "query_length": getattr(settings, "query_length", usual["query_length"]),
-        "doc_length": getattr(settings, "doc_length", doc),
-    }
 
 
 def _format_tables(path: str, settings: Any, title: str = "") -> list[str]:
@@ -273,16 +263,16 @@ def _format_tables(path: str, settings: Any, title: str = "") -> list[str]:
             values[field.name] = value
     if not values:
         return inner
-    keys = _format_keys(values, _read_field_docs(type(settings)))
-    return [(_format_comment(title) if title else "") + f"[{path}]\n" + keys, *inner]
+    return [_format_table(title, f"[{path}]\n", values, _read_field_docs(type(settings))), *inner]
 
 
-def _format_keys(values: dict[str, Any], notes: dict[str, str] | None = None) -> str:
+def _format_table(title: str, header: str, values: dict[str, Any], notes: dict[str, str]) -> str:
     # JSON values are valid TOML.
-    return "".join(
-        _format_comment((notes or {}).get(name, "")) + f"{name} = {json.dumps(value)}\n"
+    keys = (
+        _format_comment(notes.get(name, "")) + f"{name} = {json.dumps(value)}\n"
         for name, value in values.items()
     )
+    return _format_comment(title) + header + "".join(keys)
 
 
 def _format_comment(text: str) -> str:
@@ -292,19 +282,13 @@ def _format_comment(text: str) -> str:
 def _read_field_docs(kind: type) -> dict[str, str]:
     """The docstring below each field in the source, and its allowed values."""
     notes: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if not dataclasses.is_dataclass(owner):
-            continue
+    for owner in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
         (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         assert isinstance(parsed, ast.ClassDef)
-        for node, after in zip(parsed.body, parsed.body[1:], strict=False):
-            if (
-                isinstance(node, ast.AnnAssign)
-                and isinstance(node.target, ast.Name)
-                and isinstance(after, ast.Expr)
-                and isinstance(after.value, ast.Constant)
-            ):
-                notes[node.target.id] = " ".join(str(after.value.value).split())
+        for pair in pairwise(parsed.body):
+            match pair:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(note)):
+                    notes[name] = " ".join(str(note).split())
     for name, hint in typing.get_type_hints(kind).items():
         if typing.get_origin(hint) is typing.Literal:
             choices = f"One of {', '.join(typing.get_args(hint))}."

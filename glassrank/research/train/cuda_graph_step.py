@@ -6,6 +6,7 @@ after it, because a graph cannot record which rows a batch needs. Long runs comp
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,17 +17,9 @@ from glassrank.models import Output, Ranker, TokenBatch, TokenEmbeddings
 from glassrank.research.train.batches import Examples
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.state import RunProgress
-from glassrank.research.train.step import (
-    Step,
-    batch_loss,
-    batch_targets,
-    clip_gradients,
-    encoder_names,
-    uses_embedding_table,
-)
+from glassrank.research.train.step import Step, batch_targets, encoder_names, uses_embedding_table
 
 _WARM_UPS = 3  # calls before recording: they compile and fill caches
-
 _WORTH_COMPILING = 1000  # from this many steps on, compiling, half a minute, pays off
 
 
@@ -52,55 +45,44 @@ class CudaGraphStep(Step):
     def gradients(self, examples: Examples) -> Tensor:
         """As the plain step; `update` computes gradients of the embedding table."""
         self._inputs = self._look_up(examples)
+        kept = chain(*self._static_inputs, self._static_targets)
+        given = chain(*self._inputs, batch_targets(examples))
         with torch.no_grad():
-            for kept, read in zip(self._static_inputs, self._inputs, strict=True):
-                for here, given in zip(kept, read, strict=True):
-                    here.copy_(given, non_blocking=True)
-            for here, given in zip(self._static_targets, batch_targets(examples), strict=True):
-                here.copy_(given, non_blocking=True)
+            for here, new in zip(kept, given, strict=True):
+                here.copy_(new, non_blocking=True)
         if self._graph is None:
-            return self._compute()
+            return self._compute_static()
         self._graph.replay()
         return self._value
 
     def update(self, progress: RunProgress) -> None:
         """As the plain step, after the gradients of the embedding table."""
         (query, *_), (doc, *_) = self._inputs
-        if doc.requires_grad:  # word vectors; the table has gradients of the step before
-            for name, parameter in self._model.named_parameters():
-                if name.startswith("words."):
-                    parameter.grad = None
+        if self._model.words is not None and doc.requires_grad:
+            self._model.words.zero_grad()  # of the step before
             torch.autograd.backward([query, doc], [kept[0].grad for kept in self._static_inputs])
         super().update(progress)
 
-    def _compute(self) -> Tensor:
-        for tensor in (
-            *self._model.parameters(),
-            *(part for kept in self._static_inputs for part in kept),
-        ):
-            tensor.grad = None
+    def _compute_static(self) -> Tensor:
         query, doc = self._static_inputs
-        value = batch_loss(
-            self._model, self._vector_teacher, self._config, (query, doc), self._static_targets
-        )
-        torch.autograd.backward(value)
-        clip_gradients(self._model, self._config.optimizer.clip)
-        return value.detach()
+        for tensor in (*query, *doc):
+            tensor.grad = None
+        return self._compute((query, doc), self._static_targets)
 
     def _record(self) -> Tensor:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self._compute()  # a model's lazy buffers exist before it is compiled
+            self._compute_static()  # a model's lazy buffers exist before it is compiled
         with compile_if_long(self._model, self._config), torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
-                self._compute()
+                self._compute_static()
             with _forbid_synchronization():
-                self._compute()
+                self._compute_static()
             torch.cuda.current_stream().synchronize()
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, stream=stream):
-                value = self._compute()
+                value = self._compute_static()
         torch.cuda.current_stream().wait_stream(stream)
         return value
 
@@ -124,28 +106,23 @@ def compile_model(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[
         warnings.simplefilter("ignore")  # the compiler reads missing gradients
         _dynamo.reset()  # drop what an earlier run compiled
         kind = TokenEmbeddings if uses_embedding_table(model) else TokenBatch
-        calls: dict[str, Callable[..., object]] = {
+        calls = {
             name: _compile_encoder(getattr(model, name), kind) for name in encoder_names(model)
         }
-        calls["interact"] = _compile_interaction(model.interact)
-        for name, call in calls.items():
+        for name, call in (calls | {"interact": _compile_interaction(model.interact)}).items():
             setattr(model, name, call)
         try:
             yield
         finally:
-            for name in calls:
+            for name in (*calls, "interact"):
                 delattr(model, name)
 
 
+# Compiled with plain tensors as inputs and outputs: not every compiler takes named tuples.
 def _compile_encoder(
     encode: Callable[[Any], TokenEmbeddings], kind: type[Any]
 ) -> Callable[[Any], TokenEmbeddings]:
-    """Compile with plain tensors as inputs and outputs: not every compiler takes named tuples."""
-
-    def encoded(*parts: Tensor) -> tuple[Tensor, ...]:
-        return tuple(encode(kind(*parts)))
-
-    fast = torch.compile(encoded, dynamic=False)
+    fast = torch.compile(lambda *parts: tuple(encode(kind(*parts))), dynamic=False)
     return lambda texts: TokenEmbeddings(*fast(*texts))
 
 
@@ -154,9 +131,8 @@ def _compile_interaction(
 ) -> Callable[[TokenEmbeddings, TokenEmbeddings], Output]:
     """Compile the score alone: nothing else of the output is used."""
 
-    def scores(*parts: Tensor) -> Tensor:
-        score: Tensor = interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
-        return score
+    def scores(*parts: Tensor) -> Any:
+        return interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
 
     fast = torch.compile(scores, dynamic=False)
     return lambda query, doc: Output(fast(*query, *doc), {})

@@ -58,17 +58,17 @@ class Team:
         """Replace each gradient by its sum over all processes."""
         if self.size == 1:
             return
-        trained = [p for p in parameters if p.grad is not None]
-        dense = [p.grad for p in trained if p.grad is not None and not p.grad.is_sparse]
+        trained = [(p, p.grad) for p in parameters if p.grad is not None]
+        dense = [grad for _, grad in trained if not grad.is_sparse]
         if dense:
             joined = torch.cat([grad.flatten() for grad in dense])  # one message
             distributed.all_reduce(joined)
             parts = torch.split(joined, [grad.numel() for grad in dense])
             for grad, part in zip(dense, parts, strict=True):
                 grad.copy_(part.view_as(grad))
-        for parameter in trained:
-            if parameter.grad is not None and parameter.grad.is_sparse:
-                parameter.grad = self._join_rows(parameter.grad)
+        for parameter, grad in trained:
+            if grad.is_sparse:
+                parameter.grad = self._join_rows(grad)
 
     def _join_rows(self, grad: Tensor) -> Tensor:
         """Concatenate sparse rows of all processes; the optimizer sums rows of the same word."""

@@ -1,9 +1,11 @@
 """Train several models with several seeds, evaluate them on the same queries, and test them against
 a baseline with a correction for multiple comparisons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from glassrank.research.train.config_files import (
 )
 from glassrank.research.train.loop import TrainingResult, train, validation_precision
 from glassrank.research.train.prepared import Prepared, make_fold, queries_by_fold
-from glassrank.research.train.prepared_folders import load_prepared
+from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.research.train.validate import make_runs, score_candidates
 
 FIRST_STAGE = "first stage"
@@ -84,27 +86,32 @@ def experiment(
     first_stage: Evaluation | None = None
     split = ""
     for name, (path, config) in configs.items():
-        prepared = _load_or_prepare(path, config, device, say)
-        split = _split_name(prepared)
+        runs = _Runs(path.parent, device, measures, say)
+        prepared = runs.load_or_prepare(config)
+        folded = prepared.train.folds is not None
+        split = "cross-validated" if folded else "dev" if prepared.test is None else "test"
         seeds_to_run = seeds or (config.seed,)
         trained: TrainingResult | None = None
         if config.search:
-            config, trained, chosen[name] = _choose_setting(
-                path, replace(config, seed=seeds_to_run[0]), prepared, device, say
-            )
+            config = replace(config, seed=seeds_to_run[0])
+            config, trained, chosen[name] = runs.choose_setting(config, prepared)
+        systems[name] = []
         for seed in seeds_to_run:
             say(f"{name}, seed {seed}")
             config = replace(config, seed=seed)
-            if prepared.train.folds is None:
-                trained = trained or _train(path, config, prepared, device, say)
-                result, first = _evaluate(config, trained, prepared, measures, device)
-                trained = None
+            if folded:
+                result, first = runs.evaluate_folds(config, prepared)
             else:
-                result, first = _evaluate_folds(path, config, prepared, measures, device, say)
+                trained = trained or runs.train(config, prepared)
+                result, first = runs.evaluate(config, trained, prepared)
+                trained = None
             first_stage = first_stage or first
-            systems.setdefault(name, []).append(result)
+            systems[name].append(result)
     assert first_stage is not None
-    means = {name: _average([r.evaluation for r in results]) for name, results in systems.items()}
+    means = {}  # of each query over seeds: significance tests are over queries
+    for name, results in systems.items():
+        evaluations = [result.evaluation for result in results]
+        means[name] = _combine(evaluations[0].query_ids, evaluations, partial(np.mean, axis=0))
     against = first_stage if baseline == FIRST_STAGE else means[baseline]
     compared = {name: mean for name, mean in means.items() if name != baseline}
     rows = compare_all(compared, against) if compared else []
@@ -139,9 +146,12 @@ def _check_search(path: Path, config: TrainConfig) -> None:
         raise InputError(
             f"{path} has folds and a search, which chooses on test queries; leave out one"
         )
-    wanted = preparation_settings(config), config.seed, config.out, config.prepared
+
+    def fixed(tried: TrainConfig) -> object:
+        return preparation_settings(tried), tried.seed, tried.out, tried.prepared
+
     for number, tried in enumerate(expand_search(config)):
-        if (preparation_settings(tried), tried.seed, tried.out, tried.prepared) != wanted:
+        if fixed(tried) != fixed(config):
             raise InputError(
                 f"{path}: setting {number} of its search changes the seed, folders or the prepared "
                 "arrays; make it a config of its own"
@@ -150,29 +160,18 @@ def _check_search(path: Path, config: TrainConfig) -> None:
 
 def _comparison_key(path: Path, config: TrainConfig) -> object:
     """Everything that must be equal for results to be comparable."""
-    names = ("docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels")
+    candidates, folds = config.candidates, config.folds
+    names = ["docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels"]
+    wanted: list[object] = [candidates.method, candidates.run]
+    wanted += [candidates.dev_depth, candidates.dev_queries]
+    if folds is not None:
+        names += ["train_queries", "train_qrels"]
+        wanted += [candidates.train_depth, candidates.train_queries, candidates.train_kept]
     collections = [
         [collection.name, *(_resolve_source(path.parent, getattr(collection, n)) for n in names)]
         for collection in config.collections
     ]
-    candidates = config.candidates
-    same: list[object] = [
-        collections,
-        candidates.method,
-        candidates.run,
-        candidates.dev_depth,
-        candidates.dev_queries,
-    ]
-    if config.folds is not None:
-        asked = [(c.train_queries, c.train_qrels) for c in config.collections]
-        same += [[_resolve_source(path.parent, name) for name in names] for names in asked]
-        same += [
-            config.folds,
-            candidates.train_depth,
-            candidates.train_queries,
-            candidates.train_kept,
-        ]
-    return same
+    return collections, wanted, folds
 
 
 def _resolve_source(folder: Path, name: str | None) -> str | None:
@@ -180,138 +179,108 @@ def _resolve_source(folder: Path, name: str | None) -> str | None:
     return source if source is None or is_dataset_name(source) else str(Path(source).resolve())
 
 
-def _split_name(prepared: Prepared) -> str:
-    if prepared.train.folds is not None:
-        return "cross-validated"
-    return "dev" if prepared.test is None else "test"
+@dataclass(frozen=True)
+class _Runs:
+    """Trains and evaluates the models of a config in the folder `base`."""
 
+    base: Path
+    device: str
+    measures: Sequence[str]
+    say: Say
 
-def _load_or_prepare(path: Path, config: TrainConfig, device: str, say: Say) -> Prepared:
-    folder = path.parent / config.prepared
-    if not folder.exists():
-        from glassrank.research.train.prepare import prepare
-        from glassrank.research.train.prepared_folders import save_prepared
-        from glassrank.research.train.training_texts import read_collections
+    def load_or_prepare(self, config: TrainConfig) -> Prepared:
+        folder = self.base / config.prepared
+        if not folder.exists():
+            from glassrank.research.train.prepare import prepare
+            from glassrank.research.train.training_texts import read_collections
 
-        texts = read_collections(config, path.parent, say)
-        save_prepared(folder, prepare(config, texts, path.parent, say, device))
-    return load_prepared(folder, config)
+            texts = read_collections(config, self.base, self.say)
+            save_prepared(folder, prepare(config, texts, self.base, self.say, self.device))
+        return load_prepared(folder, config)
 
+    def train(self, config: TrainConfig, prepared: Prepared) -> TrainingResult:
+        """Train without the test queries."""
+        out = self.base / config.out / f"seed-{config.seed}"
+        untested = replace(prepared, test=None)
+        return train(config, untested, out, self.device, self.say, base=self.base)
 
-def _choose_setting(
-    path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
-) -> tuple[TrainConfig, TrainingResult | None, str]:
-    """Train all settings of a search, each in its folder. Returns the best on dev queries, its
-    result unless trials are short, and a description."""
-    short = config.search_steps
-    if short:  # validate on as few queries as during training
-        looked_at = np.arange(len(prepared.dev.queries))[: config.validation.queries]
-        prepared = replace(prepared, dev=prepared.dev.select(looked_at))
-    settings = expand_search(config)
-    tried = []
-    for number, setting in enumerate(settings):
-        say(f"setting {number} of {len(settings) - 1}")
-        if number or short:
-            setting = replace(setting, out=f"{config.out}/setting-{number}")
+    def choose_setting(
+        self, config: TrainConfig, prepared: Prepared
+    ) -> tuple[TrainConfig, TrainingResult | None, str]:
+        """Train all settings of a search, each in its folder. Returns the best on dev queries, its
+        result unless trials are short, and a description."""
+        short = config.search_steps
+        if short:  # validate on as few queries as during training
+            looked_at = np.arange(len(prepared.dev.queries))[: config.validation.queries]
+            prepared = replace(prepared, dev=prepared.dev.select(looked_at))
+        settings = expand_search(config)
+        tried = []
+        for number, setting in enumerate(settings):
+            self.say(f"setting {number} of {len(settings) - 1}")
+            if number or short:
+                setting = replace(setting, out=f"{config.out}/setting-{number}")
+            if short:
+                setting = replace(setting, optimizer=replace(setting.optimizer, steps=short))
+            tried.append((setting, self.train(setting, prepared)))
+        # At the best depth all settings below the first stage would tie with it, at depth 1.
+        values = [trained.final.at_all for _, trained in tried]
+        best = int(np.argmax(values))
+        changed = config.search[best - 1] if best else "as it is"
+        after = f" after {short:,} steps" if short else ""
+        measure = f"dev {config.validation.measure}, all candidates re-ranked"
+        of_each = ", ".join(f"{value:.4f}" for value in values)
+        description = f"{changed} ({measure}, of each{after}: {of_each})"
         if short:
-            setting = replace(setting, optimizer=replace(setting.optimizer, steps=short))
-        tried.append((setting, _train(path, setting, prepared, device, say)))
-    # At the best depth all settings below the first stage would tie with it, at depth 1.
-    values = [trained.final.at_all for _, trained in tried]
-    best = int(np.argmax(values))
-    changed = config.search[best - 1] if best else "as it is"
-    description = ", ".join(f"{value:.4f}" for value in values)
-    after = f" after {short:,} steps" if short else ""
-    measure = f"dev {config.validation.measure}, all candidates re-ranked"
-    description = f"{changed} ({measure}, of each{after}: {description})"
-    if short:
-        return settings[best], None, description
-    return *tried[best], description
+            return settings[best], None, description
+        return *tried[best], description
+
+    def evaluate(
+        self, config: TrainConfig, trained: TrainingResult, prepared: Prepared
+    ) -> tuple[SeedResult, Evaluation]:
+        """The result of one model, and the first stage's evaluation."""
+        split = prepared.dev if prepared.test is None else prepared.test
+        data = SplitTensors.read(split, prepared.docs, config.lengths, self.device)
+        queries = np.arange(len(split.queries))
+        precision = validation_precision(config, trained.model)
+        scores = score_candidates(trained.model, data, queries, precision)
+        first_run, second_run, qrels = make_runs(split, queries, scores)
+        depth = min(trained.final.depth, split.depths[-1])
+        curves = evaluate_at_depths(
+            first_run, second_run, qrels, self.measures, split.depths, per_query=True
+        )
+        per_query = {name: curve.per_query[depth - 1] for name, curve in curves.items()}
+        evaluation = Evaluation.of(tuple(qrels), per_query)
+        by_depth = {name: curve.mean.tolist() for name, curve in curves.items()}
+        result = SeedResult(config.seed, (depth,), evaluation, by_depth)
+        return result, evaluate(first_run, qrels, self.measures)
+
+    def evaluate_folds(
+        self, config: TrainConfig, prepared: Prepared
+    ) -> tuple[SeedResult, Evaluation]:
+        """The same of one model for each fold."""
+        results, firsts, tested = [], [], queries_by_fold(prepared)
+        for fold in range(len(tested)):
+            self.say(f"fold {fold + 1} of {len(tested)}")
+            wanted = replace(config, out=f"{config.out}/fold-{fold}")
+            part = make_fold(prepared, fold)
+            result, first = self.evaluate(wanted, self.train(wanted, part), part)
+            results.append(result)
+            firsts.append(first)
+        ids = tuple(str(query) for queries in tested for query in queries)
+        evaluation = _combine(ids, [result.evaluation for result in results], np.concatenate)
+        by_depth = {}  # means over the queries of all folds, to the smallest depth of them
+        for name in results[0].by_depth:
+            rows = [result.by_depth[name] for result in results]
+            shared = [row[: min(map(len, rows))] for row in rows]
+            by_depth[name] = np.average(shared, axis=0, weights=list(map(len, tested))).tolist()
+        depths = tuple(result.depths[0] for result in results)
+        first_stage = _combine(ids, firsts, np.concatenate)
+        return SeedResult(config.seed, depths, evaluation, by_depth), first_stage
 
 
-def _train(
-    path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
-) -> TrainingResult:
-    """Train without the test queries."""
-    out = path.parent / config.out / f"seed-{config.seed}"
-    return train(config, replace(prepared, test=None), out, device, say, base=path.parent)
-
-
-def _evaluate(
-    config: TrainConfig,
-    trained: TrainingResult,
-    prepared: Prepared,
-    measures: Sequence[str],
-    device: str,
-) -> tuple[SeedResult, Evaluation]:
-    split = prepared.dev if prepared.test is None else prepared.test
-    data = SplitTensors.read(split, prepared.docs, config.lengths, device)
-    queries = np.arange(len(split.queries))
-    scores = score_candidates(
-        trained.model, data, queries, validation_precision(config, trained.model)
-    )
-    first_run, second_run, qrels = make_runs(split, queries, scores)
-    depth = min(trained.final.depth, split.depths[-1])
-    curves = evaluate_at_depths(
-        first_run, second_run, qrels, measures, split.depths, per_query=True
-    )
-    per_query = {name: curve.per_query[depth - 1] for name, curve in curves.items()}
-    evaluation = Evaluation.of(tuple(qrels), per_query)
-    by_depth = {name: curve.mean.tolist() for name, curve in curves.items()}
-    result = SeedResult(config.seed, (depth,), evaluation, by_depth)
-    return result, evaluate(first_run, qrels, measures)
-
-
-def _evaluate_folds(
-    path: Path,
-    config: TrainConfig,
-    prepared: Prepared,
-    measures: Sequence[str],
-    device: str,
-    say: Say,
-) -> tuple[SeedResult, Evaluation]:
-    results, firsts = [], []
-    tested = queries_by_fold(prepared)
-    for fold in range(len(tested)):
-        say(f"fold {fold + 1} of {len(tested)}")
-        wanted = replace(config, out=f"{config.out}/fold-{fold}")
-        part = make_fold(prepared, fold)
-        trained = _train(path, wanted, part, device, say)
-        result, first = _evaluate(wanted, trained, part, measures, device)
-        results.append(result)
-        firsts.append(first)
-    ids = tuple(str(query) for queries in tested for query in queries)
-    evaluation = _concatenate(ids, [result.evaluation for result in results])
-    depths = tuple(result.depths[0] for result in results)
-    by_depth = _average_by_depth([len(queries) for queries in tested], results)
-    return SeedResult(config.seed, depths, evaluation, by_depth), _concatenate(ids, firsts)
-
-
-def _average_by_depth(
-    queries: Sequence[int], results: Sequence[SeedResult]
-) -> dict[str, list[float]]:
-    """Means over the queries of all folds, to the smallest depth of them."""
-    means = {}
-    for name in results[0].by_depth:
-        deepest = min(len(result.by_depth[name]) for result in results)
-        rows = [result.by_depth[name][:deepest] for result in results]
-        means[name] = np.average(rows, axis=0, weights=queries).tolist()
-    return means
-
-
-def _concatenate(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluation:
-    """Join evaluations of disjoint queries."""
-    per_query = {
-        name: np.concatenate([part.per_query[name] for part in parts])
-        for name in parts[0].per_query
-    }
+def _combine(
+    ids: Sequence[str], parts: Sequence[Evaluation], how: Callable[[list[Any]], Any]
+) -> Evaluation:
+    names = parts[0].per_query
+    per_query = {name: how([part.per_query[name] for part in parts]) for name in names}
     return Evaluation.of(ids, per_query)
-
-
-def _average(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Average each query over seeds: significance tests are over queries."""
-    per_query = {
-        name: np.mean([evaluation.per_query[name] for evaluation in evaluations], axis=0)
-        for name in evaluations[0].per_query
-    }
-    return Evaluation.of(evaluations[0].query_ids, per_query)

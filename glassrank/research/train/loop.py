@@ -5,14 +5,13 @@ with the same weights, on a CPU to the last bit.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
@@ -87,7 +86,7 @@ def train(
     if progress.step and team.is_leader:
         say(f"resuming at step {progress.step:,}")
     model.train()
-    started, first_step = time.perf_counter(), progress.step
+    run = _Run(config, prepared, model, dev, out, say, progress.step)
     running = torch.zeros((), device=target)
 
     recorded = target.type == "cuda" and team.size == 1
@@ -97,12 +96,19 @@ def train(
     def make_batch(step: int) -> Examples:
         return data.examples(team.share(sampler.batch(step)), pad_to_max=recorded)
 
+    def make_step() -> Step:
+        """A CUDA graph if the model allows it: one from outside the package may synchronize."""
+        if recorded:
+            try:
+                return CudaGraphStep(model, optimizers, config, examples, vector_teacher)
+            except RuntimeError as error:
+                say(f"training without CUDA graphs: {str(error).splitlines()[0]}")
+        return Step(model, optimizers, config, team, vector_teacher)
+
     examples = make_batch(progress.step)
     step: Step | None = None
     while progress.step < config.optimizer.steps and not progress.finished:
-        step = step or _make_step(
-            model, optimizers, config, team, examples if recorded else None, vector_teacher, say
-        )
+        step = step or make_step()
         seed(team.seed(config.seed * 1_000_003 + progress.step))
         value = step.gradients(examples)
         # Here, because the update waits for the GPU: the next batch is ready before it ends.
@@ -114,15 +120,7 @@ def train(
         if progress.step % config.validation.every == 0 or last:
             total = team.total(running)
             if team.is_leader:
-                wanted = config.validation
-                precision = validation_precision(config, model)
-                validation = validate(
-                    model, dev, wanted.measure, wanted.queries, precision, wanted.depth
-                )
-                rate = (progress.step - first_step) / (time.perf_counter() - started)
-                _record_validation(
-                    config, prepared, model, validation, total, progress, rate, out, say
-                )
+                run.validate(progress, total)
                 track(progress.history[-1])
                 save_state(out / "last", model, optimizers, progress, settings)
             progress = team.broadcast(progress)
@@ -133,31 +131,9 @@ def train(
             break
     with team.leader_first():
         if team.is_leader:
-            return _finish(config, prepared, model, dev, progress, out, say)
+            return run.finish(progress)
     final = json.loads((out / "result.json").read_text("utf-8"))
-    return TrainingResult(
-        load_model(out / "best", trusted=[config.model]).model.to(target),
-        progress,
-        Validation(**final),
-    )
-
-
-def _make_step(
-    model: Ranker,
-    optimizers: dict[str, Optimizer],
-    config: TrainConfig,
-    team: Team,
-    examples: Examples | None,
-    vector_teacher: Ranker | None,
-    say: Say,
-) -> Step:
-    """A CUDA graph if the model allows it: one from outside the package may synchronize."""
-    if examples is not None:
-        try:
-            return CudaGraphStep(model, optimizers, config, examples, vector_teacher)
-        except RuntimeError as error:
-            say(f"training without CUDA graphs: {str(error).splitlines()[0]}")
-    return Step(model, optimizers, config, team, vector_teacher)
+    return TrainingResult(run.load_best(), progress, Validation(**final))
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]]) -> bool:
@@ -171,106 +147,101 @@ def validation_precision(config: TrainConfig, model: Ranker) -> str:
     return config.optimizer.precision if model.info.uses_subwords else "float32"
 
 
-def _record_validation(
-    config: TrainConfig,
-    prepared: Prepared,
-    model: Ranker,
-    validation: Validation,
-    running: Tensor,
-    progress: RunProgress,
-    rate: float,
-    out: Path,
-    say: Say,
-) -> None:
-    """Log a validation; save the model if it is the best, else lower rates or stop."""
-    every = config.validation.every
-    steps = (progress.step - 1) % every + 1  # the last interval may be shorter
-    row = {
-        "step": progress.step,
-        "loss": float(running) / steps,
-        "value": validation.value,
-        "depth": validation.depth,
-        "at_all": validation.at_all,
-        "compared": validation.compared,
-        "first_stage": validation.first_stage,
-        "steps_per_second": round(rate, 3),
-    }
-    progress.history.append({name: row[name] for name in row if name != "steps_per_second"})
-    append_line(out, LOG, json.dumps(row))
-    say(
-        f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
-        f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
-        f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
-    )
-    if is_stuck(progress.history) and not is_stuck(progress.history[:-1]):
+@dataclass(frozen=True)
+class _Run:
+    """What validations and the end of a run need."""
+
+    config: TrainConfig
+    prepared: Prepared
+    model: Ranker
+    dev: SplitTensors
+    out: Path
+    say: Say
+    first_step: int
+    started: float = field(default_factory=time.perf_counter)
+
+    def validate(self, progress: RunProgress, loss: Tensor) -> None:
+        """Log a validation; save the model if it is the best, else lower rates or stop."""
+        config, wanted = self.config, self.config.validation
+        precision = validation_precision(config, self.model)
+        validation = validate(
+            self.model, self.dev, wanted.measure, wanted.queries, precision, wanted.depth
+        )
+        rate = (progress.step - self.first_step) / (time.perf_counter() - self.started)
+        steps = (progress.step - 1) % wanted.every + 1  # the last interval may be shorter
+        names = ("value", "depth", "at_all", "compared", "first_stage")
+        row = {
+            "step": progress.step,
+            "loss": float(loss) / steps,
+            **{name: getattr(validation, name) for name in names},
+        }
+        progress.history.append(row)
+        append_line(self.out, LOG, json.dumps({**row, "steps_per_second": round(rate, 3)}))
+        self.say(
+            f"step {progress.step:,}: loss {row['loss']:.4f}, {wanted.measure} "
+            f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
+            f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
+        )
+        if is_stuck(progress.history) and not is_stuck(progress.history[:-1]):
+            since = progress.history[-3]["step"]
+            self.say(
+                f"the loss is stuck at {row['loss']:.4f} since step {since:,}: all scores may be "
+                "equal, for example after a dead ReLU; start again with lower rates in "
+                "[optimizer], or another seed"
+            )
+        if validation.compared > progress.best or not np.isfinite(progress.best):
+            progress.best, progress.best_step = validation.compared, progress.step
+            progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
+            card = make_card(config, self.prepared, self.model, progress)
+            usage = self._make_usage(validation)
+            save_model(self.out / "best", self.model, usage, self.prepared.words, card)
+            return
+        progress.without_gain += 1
+        progress.plateau += 1
+        if progress.plateau > config.optimizer.plateau_patience:
+            progress.rate_factor *= config.optimizer.plateau_factor
+            progress.plateau = 0
+        progress.finished = progress.without_gain >= wanted.patience
+
+    def load_best(self) -> Ranker:
+        """The best weights so far."""
+        best: Ranker = load_model(self.out / "best", trusted=[self.config.model]).model
+        return best.to(self.model.device)
+
+    def finish(self, progress: RunProgress) -> TrainingResult:
+        """Evaluate the best weights on all dev queries, choose their depth, and save them."""
+        config, prepared, dev, say = self.config, self.prepared, self.dev, self.say
+        measure, best = config.validation.measure, self.load_best()
+        if config.fixed_first_stage_weight is not None:
+            best.mix_first_stage(config.fixed_first_stage_weight)
+        precision = validation_precision(config, best)
+        final = validate(best, dev, measure, None, precision)
+        if prepared.test is not None:  # once, with the depth chosen on dev queries
+            test = SplitTensors.of(prepared.test, dev.docs, config.query_length, dev.grades.device)
+            curve, first_stage = quality_by_depth(best, test, measure, None, precision)
+            final = replace(final, test=curve.at(final.depth), test_first_stage=first_stage)
+        usage, paragraph = add_calibration(self._make_usage(final), best, dev, precision)
+        text = make_card(config, prepared, best, progress, final) + paragraph
+        save_model(self.out / "best", best, usage, prepared.words, text, config.vectors.saved)
+        with atomic_write(self.out / "result.json") as file:
+            json.dump(asdict(final), file, indent=1)
         say(
-            f"the loss is stuck at {row['loss']:.4f} since step {progress.history[-3]['step']:,}: "
-            "all scores may be equal, for example after a dead ReLU; start again with lower rates "
-            "in [optimizer], or another seed"
+            f"best at step {progress.best_step:,}: on all dev queries {measure} "
+            f"{final.value:.4f} at depth {final.depth} (first stage {final.first_stage:.4f})"
         )
-    if validation.compared > progress.best or not np.isfinite(progress.best):
-        progress.best, progress.best_step = validation.compared, progress.step
-        progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
-        usage = _make_usage(config, validation)
-        save_model(
-            out / "best", model, usage, prepared.words, make_card(config, prepared, model, progress)
+        if final.test is not None:
+            say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
+        try_to_draw(self.out, measure, say)
+        return TrainingResult(best, progress, final)
+
+    def _make_usage(self, validation: Validation) -> Usage:
+        """A best depth near the deepest one tried sets no limit: deeper may be better still."""
+        config, depth = self.config, validation.depth
+        return Usage(
+            config.query_length,
+            config.doc_length,
+            depth if depth < 0.9 * config.candidates.dev_depth else None,
+            config.candidates.method,
+            passages=config.passages,
+            remove_stop_words=config.remove_stop_words,
         )
-        return
-    progress.without_gain += 1
-    progress.plateau += 1
-    if progress.plateau > config.optimizer.plateau_patience:
-        progress.rate_factor *= config.optimizer.plateau_factor
-        progress.plateau = 0
-    progress.finished = progress.without_gain >= config.validation.patience
-
-
-def _finish(
-    config: TrainConfig,
-    prepared: Prepared,
-    model: Ranker,
-    dev: SplitTensors,
-    progress: RunProgress,
-    out: Path,
-    say: Say,
-) -> TrainingResult:
-    """Evaluate the best weights on all dev queries, choose their depth, and save them."""
-    best = load_model(out / "best", trusted=[config.model]).model.to(
-        next(model.parameters()).device
-    )
-    if config.fixed_first_stage_weight is not None:
-        best.mix_first_stage(config.fixed_first_stage_weight)
-    precision = validation_precision(config, best)
-    final = validate(best, dev, config.validation.measure, None, precision)
-    if prepared.test is not None:  # once, with the depth chosen on dev queries
-        device = dev.grades.device
-        test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
-        curve, first_stage = quality_by_depth(
-            best, test, config.validation.measure, None, precision
-        )
-        final = replace(final, test=curve.at(final.depth), test_first_stage=first_stage)
-    usage, paragraph = add_calibration(_make_usage(config, final), best, dev, precision)
-    text = make_card(config, prepared, best, progress, final) + paragraph
-    save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
-    with atomic_write(out / "result.json") as file:
-        json.dump(asdict(final), file, indent=1)
-    say(
-        f"best at step {progress.best_step:,}: on all dev queries {config.validation.measure} "
-        f"{final.value:.4f} at depth {final.depth} (first stage {final.first_stage:.4f})"
-    )
-    if final.test is not None:
-        say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
-    try_to_draw(out, config.validation.measure, say)
-    return TrainingResult(best, progress, final)
-
-
-def _make_usage(config: TrainConfig, validation: Validation) -> Usage:
-    """A best depth near the deepest one tried sets no limit: deeper may be better still."""
-    limit = validation.depth if validation.depth < 0.9 * config.candidates.dev_depth else None
-    return Usage(
-        config.query_length,
-        config.doc_length,
-        limit,
-        config.candidates.method,
-        passages=config.passages,
-        remove_stop_words=config.remove_stop_words,
-    )

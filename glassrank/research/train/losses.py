@@ -11,14 +11,9 @@ def compute_loss(
     config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | None
 ) -> Tensor:
     """The mean loss of a batch. All inputs are (B, N); unjudged documents have grade 0."""
-    if config.kind == "hinge":
-        return hinge(scores)
-    if config.kind == "ranknet":
-        return ranknet(scores)
-    if config.kind == "pointwise":
-        return pointwise(scores)
-    if config.kind == "softmax":
-        return softmax(scores)
+    of_scores = {"hinge": hinge, "ranknet": ranknet, "pointwise": pointwise, "softmax": softmax}
+    if config.kind in of_scores:
+        return of_scores[config.kind](scores)
     if config.kind == "gains":
         return custom_gains(scores, grades)
     if teacher is None:

@@ -53,8 +53,11 @@ def select_candidates(
     return Run.from_rows(rows)
 
 
-def scores_by_query(run: Run) -> dict[str, dict[str, float]]:
-    """Query id -> document id -> score."""
+def read_scores(base: Path, names: Sequence[str]) -> dict[str, dict[str, float]] | None:
+    """Query id -> document id -> score, from such files."""
+    run = read_runs(base, names)
+    if run is None:
+        return None
     return {q: dict(zip(docs, scores.tolist(), strict=True)) for q, docs, scores in run.items()}
 
 
@@ -111,21 +114,14 @@ def _look_up_ids(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]
         yield from (queries[query], docs[relevant], docs[other])
 
 
-@dataclass(frozen=True)
-class TextTriples:
-    """Triples of texts: queries, split into words, and (T, 3) numbers as `read_triples` has."""
-
-    queries: list[list[str]]
-    triples: NDArray[np.int32]
-
-
 def read_text_triples(
     path: str | Path,
     query_words: Callable[[str], list[str]],
     doc_words: Callable[[str], list[str]],
     docs: TextsOnDisk,
-) -> TextTriples:
-    """Documents are added to `docs`; the same text is one query, or one document."""
+) -> tuple[list[list[str]], NDArray[np.int32]]:
+    """Queries, split into words, and (T, 3) numbers as of `read_triples`. Documents are added to
+    `docs`; the same text is one query, or one document."""
     queries: list[list[str]] = []
     query_numbers: dict[str, int] = {}
     doc_numbers: dict[str, int] = {}
@@ -150,7 +146,7 @@ def read_text_triples(
         triples.append((query_numbers[texts[0]], doc_numbers[texts[1]], doc_numbers[texts[2]]))
     if not triples:
         raise InputError(f"{path} has no triples; expected lines of query, relevant, other text")
-    return TextTriples(queries, np.array(triples, np.int32))
+    return queries, np.array(triples, np.int32)
 
 
 def group_triples(triples: NDArray[np.int32]) -> GroupedTriples:

@@ -3,7 +3,8 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from glassrank.research.train import vector_files, vector_training
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import preparation_settings
 from glassrank.research.train.prepared import Prepared, Split, SubwordRows
-from glassrank.research.train.teachers import MeanTeacher, Teacher, load_teacher
+from glassrank.research.train.teachers import Teacher, average_teachers, load_teacher
 from glassrank.research.train.texts import load_tokenizer
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
 from glassrank.settings import to_plain
@@ -26,7 +27,6 @@ from glassrank.text.words import UNKNOWN, Vocabulary
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """Turns split texts into token ids, cut to a length."""
-_BATCH_SIZE = 1024
 
 
 def prepare(
@@ -37,7 +37,7 @@ def prepare(
     device: str = "cpu",
 ) -> Prepared:
     """Make the arrays. Paths in the config are relative to `base`; a teacher runs on `device`."""
-    words, read = _load_reader(config, base) or _build_vocabulary(config, texts)
+    words, read = _make_reader(config, texts, base)
     docs = _collect_rows(read(texts.docs, config.doc_length))
     passages = texts.passages
     whole = docs if passages is None else Ragged(docs.offsets[passages.offsets], docs.values)
@@ -55,18 +55,20 @@ def prepare(
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
         teacher = _load_teacher(config, base, texts.docs, device, say)
-    splits = {
-        name: replace(_make_split(split, config, read, teacher), passages=passages)
-        for name, split in texts.splits().items()
-    }
+
+    def make_split(split: TextSplit) -> Split:
+        queries = _collect_rows(read(split.queries, config.query_length))
+        scores = split.teacher if teacher is None else teacher(split)
+        return replace(split.with_ids(queries), teacher=scores, passages=passages)
+
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
         docs=docs,
-        train=splits["train"],
-        dev=splits["dev"],
-        test=splits.get("test"),
+        train=make_split(texts.train),
+        dev=make_split(texts.dev),
+        test=None if texts.test is None else make_split(texts.test),
         description={
             "config": to_plain(config),
             "preparation": preparation_settings(config),
@@ -77,7 +79,13 @@ def prepare(
     )
 
 
-def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabulary, Reader]:
+def _make_reader(
+    config: TrainConfig, texts: TrainingTexts, base: Path
+) -> tuple[list[str] | Vocabulary, Reader]:
+    """The vocabulary of a pretrained model, or of the texts, and what turns texts into its ids."""
+    known = load_tokenizer(config, base)
+    if known is not None:
+        return known.vocabulary, known.read
     counted = texts.docs if texts.counts is None else [texts.counts.words]
     wanted = config.vectors
     vocabulary = Vocabulary.build(
@@ -86,53 +94,19 @@ def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabu
         wanted.most_words,
         wanted.unknown_buckets,
     )
-
-    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
-        return (vocabulary.ids(words[:longest]) for words in texts)
-
-    return vocabulary, read
-
-
-def _load_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
-    """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
-    known = load_tokenizer(config, base)
-    if known is None:
-        return None
-    vocabulary, encoder = known
-
-    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
-        waiting = iter(texts)
-        while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
-            yield from (text.ids for text in encoder.encode(some, longest))
-
-    return vocabulary, read
+    return vocabulary, lambda texts, longest: (vocabulary.ids(words[:longest]) for words in texts)
 
 
 def _load_teacher(
-    config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str, say: Say
+    config: TrainConfig, base: Path, docs: Iterable[Sequence[str]], device: str, say: Say
 ) -> Teacher:
     def named(name: str) -> Teacher:
         return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device, say)
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)
-    return MeanTeacher([(named(n), weight) for n, weight in config.candidates.teachers.items()])
-
-
-def _make_split(
-    split: TextSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
-) -> Split:
-    return Split(
-        queries=_collect_rows(read(split.queries, config.query_length)),
-        collection=split.collection,
-        docs=split.docs,
-        grades=split.grades,
-        ranks=split.ranks,
-        first_stage=split.scores,
-        teacher=split.teacher if teacher is None else teacher.scores(split),
-        triples=split.triples,
-        folds=split.folds,
-    )
+    weighted = [(named(n), weight) for n, weight in config.candidates.teachers.items()]
+    return average_teachers(weighted)
 
 
 def _collect_rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
@@ -161,56 +135,40 @@ def _make_vectors(
     config: TrainConfig,
     vocabulary: Vocabulary,
     base: Path,
-    docs: Sequence[Sequence[str]],
+    docs: Iterable[Sequence[str]],
     say: Say = lambda _: None,
 ) -> tuple[NDArray[np.float32], SubwordRows | None]:
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
         raise InputError(f"vectors.path is missing; set it to the {wanted.source}")
+    options = {"window": wanted.window, "seed": config.seed}
     if wanted.source == "random":
         word_vectors = vector_training.random_vectors(vocabulary, wanted.size, seed=config.seed)
     elif wanted.source == "file":
-        word_vectors = vector_files.read_vectors(
-            base / str(wanted.path), vocabulary, seed=config.seed
-        )
+        path = base / str(wanted.path)
+        word_vectors = vector_files.read_vectors(path, vocabulary, seed=config.seed)
     elif wanted.source == "sentence_transformer":
-        word_vectors = vector_training.from_sentence_transformer(
-            vocabulary,
-            str(local_folder(str(wanted.path), base)),
-            size=wanted.size,
-            seed=config.seed,
-            say=say,
+        encoder = vector_training.load_sentence_transformer(local_folder(str(wanted.path), base))
+        encode = partial(encoder.encode, batch_size=128, show_progress_bar=False)
+        word_vectors = vector_training.from_encoder(
+            vocabulary, encode, wanted.size, config.seed, say
         )
     elif wanted.source == "word2vec":
-        word_vectors = vector_training.train_word2vec(
-            docs, vocabulary, wanted.size, window=wanted.window, seed=config.seed
-        )
+        word_vectors = vector_training.train_word2vec(docs, vocabulary, wanted.size, **options)
     else:
-        grams = (
-            vector_training.train_fasttext(
-                docs,
-                vocabulary,
-                wanted.size,
-                window=wanted.window,
-                buckets=wanted.buckets,
-                seed=config.seed,
-            )
-            if wanted.path is None
-            else vector_files.read_subwords(base / wanted.path)
-        )
+        if wanted.path is not None:
+            grams = vector_files.read_subwords(base / wanted.path)
+        else:
+            options["buckets"] = wanted.buckets
+            grams = vector_training.train_fasttext(docs, vocabulary, wanted.size, **options)
         if wanted.subwords:
             return make_subword_arrays(grams, vocabulary, config.seed)
         word_vectors = grams.word_vectors(vocabulary, config.seed)
-    return _add_buckets(word_vectors.matrix, vocabulary, config.seed), None
-
-
-def _add_buckets(
-    matrix: NDArray[np.float32], vocabulary: Vocabulary, seed: int
-) -> NDArray[np.float32]:
-    shape = vocabulary.buckets, matrix.shape[1]
-    values = np.random.default_rng([seed, vocabulary.buckets]).standard_normal(shape, np.float32)
+    matrix, buckets = word_vectors.matrix, vocabulary.buckets
     known = matrix[UNKNOWN + 1 :]
-    return np.concatenate([matrix, values * known.std() + known.mean()])
+    rng = np.random.default_rng([config.seed, buckets])
+    drawn = rng.standard_normal((buckets, matrix.shape[1]), np.float32)
+    return np.concatenate([matrix, drawn * known.std() + known.mean()]), None
 
 
 def make_subword_arrays(

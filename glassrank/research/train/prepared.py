@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.io.model_folder import check_vocabulary
-from glassrank.storage.mapped_arrays import Ragged, Strings, pack_strings
+from glassrank.storage.mapped_arrays import (
+    Ragged,
+    Strings,
+    concat_ranges,
+    is_partition,
+    pack_strings,
+)
 from glassrank.types import Run
 
 
@@ -57,42 +63,50 @@ class PassageOffsets:
     first: float = 0.0
     """The weight of the first passage."""
 
-    def __len__(self) -> int:
-        """Documents."""
-        return len(self.offsets) - 1
-
-    def sample(
-        self, docs: NDArray[np.int64], rng: np.random.Generator
-    ) -> NDArray[np.int64]:  # as docs
+    def sample(self, docs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Sample a passage of each document."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
         return first + (rng.random(docs.shape) * count).astype(np.int64)
 
-    def expand(
-        self, docs: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+    def expand(self, docs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All passages of these documents, and the position in `docs` of each."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
-        places = np.repeat(np.arange(len(docs)), count)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
-        return first[places] + within, places
+        return concat_ranges(first, count), np.repeat(np.arange(len(docs)), count)
+
+
+COLUMN_DTYPES: dict[str, DTypeLike] = {
+    "collection": np.int32,
+    "grades": np.int32,
+    "ranks": np.int32,
+    "first_stage": np.float32,
+    "teacher": np.float32,
+    "triples": np.int32,
+    "folds": np.int32,
+}
+"""Of the columns of a split."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Queries with candidates: the first stage's documents, then judged ones that it missed."""
+class Candidates:
+    """Candidates of queries: the first stage's documents, then judged ones that it missed."""
 
-    queries: Ragged  # word ids
     collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
     docs: Ragged  # candidate documents of each query
     grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
     ranks: NDArray[np.int32]  # beside docs.values; from 1, 0 where the first stage missed it
     first_stage: NDArray[np.float32]  # beside docs.values
-    teacher: NDArray[np.float32] | None  # beside docs.values
+    teacher: NDArray[np.float32] | None = None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(Candidates):
+    """Queries with their candidates."""
+
+    queries: Ragged  # word ids
     passages: PassageOffsets | None = None  # of all documents, where training divides them
 
     @property
@@ -110,12 +124,12 @@ class Split:
         check_consistent(len(self.docs) == queries, f"{name}.docs")
         for column, length in beside.items():
             values = getattr(self, column)
-            check_consistent(values is None or len(values) == length, f"{name}.{column}")
-            check_consistent(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
-        for column in ("collection", "folds"):  # bincount allocates up to the largest
-            values = getattr(self, column)
-            few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
-            check_consistent(few, f"{name}.{column}")
+            if values is None:
+                continue
+            sound = len(values) == length and np.isfinite(values).all()
+            if column in ("collection", "folds"):  # bincount allocates up to the largest
+                sound = sound and ((values >= 0) & (values < 10_000)).all()
+            check_consistent(bool(sound), f"{name}.{column}")
         if self.triples is not None:
             most = np.array([queries, places, places])
             check_consistent(self.triples.shape[1:] == (3,), f"{name}.triples")
@@ -124,16 +138,16 @@ class Split:
 
     def select(self, queries: NDArray[np.int64]) -> "Split":
         """These queries with their candidates."""
-        places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
-        kept = np.concatenate([np.empty(0, np.int64), *places])
+        first = self.docs.offsets[queries]
+        kept = concat_ranges(first, self.docs.offsets[queries + 1] - first)
         return Split(
-            Ragged.from_rows([self.queries[q] for q in queries.tolist()], np.int32),
-            self.collection[queries],
-            Ragged.from_rows([self.docs[q] for q in queries.tolist()], np.int32),
-            self.grades[kept],
-            self.ranks[kept],
-            self.first_stage[kept],
-            None if self.teacher is None else self.teacher[kept],
+            queries=Ragged.from_rows([self.queries[q] for q in queries], np.int32),
+            collection=self.collection[queries],
+            docs=Ragged.from_rows([self.docs[q] for q in queries], np.int32),
+            grades=self.grades[kept],
+            ranks=self.ranks[kept],
+            first_stage=self.first_stage[kept],
+            teacher=None if self.teacher is None else self.teacher[kept],
             passages=self.passages,
         )
 
@@ -176,7 +190,7 @@ class Prepared:
     @property
     def doc_count(self) -> int:
         """The number of documents."""
-        return len(self.docs if self.passages is None else self.passages)
+        return len(self.docs if self.passages is None else self.passages.offsets[1:])
 
     def check(self) -> None:
         """Raise an error unless all arrays are consistent; training relies on it."""
@@ -198,9 +212,8 @@ class Prepared:
         _check_rows(self.docs, "docs", words)
         if self.passages is not None:
             offsets, best = self.passages.offsets, self.passages.best
-            check_consistent(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
-            check_consistent(offsets[-1] == len(self.docs), "passages.offsets")
-            check_consistent(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            each = is_partition(offsets, len(self.docs)) and bool((np.diff(offsets) >= 1).all())
+            check_consistent(each, "passages.offsets")  # at least one of each document
             check_consistent(best >= 1, "passages.best")
             check_consistent(0 <= self.passages.first <= 1, "passages.first")
         if self.ids is not None:
@@ -221,9 +234,8 @@ def check_consistent(sound: bool, name: str) -> None:
 
 def _check_rows(rows: Ragged, name: str, below: int) -> None:
     """Check offsets, and that values are between 0 and `below`."""
-    offsets, values = rows.offsets, rows.values
-    check_consistent(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
-    check_consistent(bool((np.diff(offsets) >= 0).all()), name)
+    values = rows.values
+    check_consistent(is_partition(rows.offsets, len(values)), name)
     check_consistent(not len(values) or (values.min() >= 0 and values.max() < below), name)
 
 

@@ -14,6 +14,7 @@ from glassrank.errors import InputError, wrap_file_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import check_same_settings, preparation_settings
 from glassrank.research.train.prepared import (
+    COLUMN_DTYPES,
     PassageOffsets,
     Prepared,
     RunIds,
@@ -33,16 +34,6 @@ _KIND = "preparation"
 _FILES = ("prepared.json", "words.txt", "*.npy")
 _MOST_TEXT = 1 << 30
 _MOST_BYTES = 1 << 40
-# Arrays of a split, and their dtypes.
-_PARTS: dict[str, DTypeLike] = {
-    "collection": np.int32,
-    "grades": np.int32,
-    "ranks": np.int32,
-    "first_stage": np.float32,
-    "teacher": np.float32,
-    "triples": np.int32,
-    "folds": np.int32,
-}
 _OPTIONAL = ("teacher", "triples", "folds")
 
 
@@ -67,11 +58,10 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
         for name, split in prepared.splits().items():
             _save_ragged(part, f"{name}.queries", split.queries, np.int32)
             _save_ragged(part, f"{name}.docs", split.docs, np.int32)
-            for column, dtype in _PARTS.items():
+            for column, dtype in COLUMN_DTYPES.items():
                 if getattr(split, column) is not None:
                     _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
-        description = json.dumps(prepared.description, indent=1)
-        (part / "prepared.json").write_text(description, "utf-8")
+        (part / "prepared.json").write_text(json.dumps(prepared.description, indent=1), "utf-8")
 
 
 def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
@@ -79,22 +69,22 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
     remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
     prepared = read_checksummed_folder(Path(folder), _KIND, _load, remedy)
     if config is not None:
-        check_same_settings(
-            prepared.description.get("preparation"),
-            preparation_settings(config),
-            str(folder),
-            remedy,
-        )
+        made_with = prepared.description.get("preparation")
+        check_same_settings(made_with, preparation_settings(config), str(folder), remedy)
     return prepared
 
 
 def _load(files: ChecksummedFiles) -> Prepared:
     with wrap_file_errors(files.path, "it has no usable prepared arrays"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
-        ngrams = (
-            _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
-        )
         passages = _load_passages(files)
+        subwords = ids = None
+        if "subwords.offsets.npy" in files:
+            ngrams = _read_array(files, "subwords.ngrams", np.int64)
+            subwords = SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams)
+        if "query_ids.offsets.npy" in files:
+            names = "query_ids", "doc_ids"
+            ids = RunIds(*(_load_ragged(files, name, np.uint8) for name in names))
         prepared = Prepared(
             text.split("\n")[:-1],
             _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
@@ -103,37 +93,24 @@ def _load(files: ChecksummedFiles) -> Prepared:
             _load_split(files, "train", passages),
             _load_split(files, "dev", passages),
             parse_json(files.read("prepared.json", _MOST_TEXT)),
-            _load_split(files, "test", passages) if _has(files, "test.queries") else None,
-            None
-            if ngrams is None
-            else SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams),
-            _load_ids(files),
+            _load_split(files, "test", passages) if "test.queries.offsets.npy" in files else None,
+            subwords,
+            ids,
             files.fingerprint,
         )
         prepared.check()
         return prepared
 
 
-def _has(files: ChecksummedFiles, ragged: str) -> bool:
-    return f"{ragged}.offsets.npy" in files
-
-
 def _load_passages(files: ChecksummedFiles) -> PassageOffsets | None:
-    if not _has(files, "passages"):
+    if "passages.offsets.npy" not in files:
         return None
-    offsets, best = (
-        _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
-    )
+    offsets = _read_array(files, "passages.offsets", np.int64)
+    best = _read_array(files, "passages.best", np.int64)
     check_consistent(len(best) == 1, "passages.best")
     first = _read_array(files, "passages.first", np.float64)
     check_consistent(len(first) == 1, "passages.first")
     return PassageOffsets(offsets, int(best[0]), float(first[0]))
-
-
-def _load_ids(files: ChecksummedFiles) -> RunIds | None:
-    if not _has(files, "query_ids"):
-        return None
-    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
 def _load_split(files: ChecksummedFiles, name: str, passages: PassageOffsets | None) -> Split:
@@ -141,7 +118,7 @@ def _load_split(files: ChecksummedFiles, name: str, passages: PassageOffsets | N
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
         else None
-        for column, dtype in _PARTS.items()
+        for column, dtype in COLUMN_DTYPES.items()
     }
     queries = _load_ragged(files, f"{name}.queries", np.int32)
     docs = _load_ragged(files, f"{name}.docs", np.int32)

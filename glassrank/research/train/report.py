@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassrank.errors import GlassrankError, InputError, needs_extra, wrap_os_errors
 from glassrank.research.figures import save_figure
-from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.config import Say, TrainConfig
 from glassrank.settings import to_plain
 from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
@@ -52,8 +52,8 @@ def make_card(
     final: "Validation | None" = None,
 ) -> str:
     """The model card in Markdown: settings, training data and quality."""
-    words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
-    rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
+    words = 0 if model.words is None else sum(p.numel() for p in model.words.parameters())
+    rest = sum(p.numel() for p in model.parameters()) - words
     lines = [
         f"# {config.model}",
         "",
@@ -108,12 +108,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             row = parse_json(line)
-            compared = row["compared"] if "compared" in row else row["value"]  # of older versions
-            rows[int(row["step"])] = {
-                "step": int(row["step"]),
-                "compared": float(compared),
-                **{name: float(row[name]) for name in ("loss", "first_stage")},
-            }
+            step = int(row["step"])
+            drawn = {name: float(row[name]) for name in ("compared", "loss", "first_stage")}
+            rows[step] = {"step": step, **drawn}
         except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
     if not rows:
@@ -130,7 +127,7 @@ def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path
     return folder / picture
 
 
-def try_to_draw(folder: Path, measure: str, say: Callable[[str], None]) -> None:
+def try_to_draw(folder: Path, measure: str, say: Say) -> None:
     """Draw, or say why not: a missing library must not fail a finished run."""
     try:
         say(f"curves in {draw_curves(folder, measure)}")
@@ -171,19 +168,17 @@ Track = Callable[[Mapping[str, float]], None]
 def open_trackers(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[Track]:
     """Open the named trackers; the result logs one validation to all."""
     with ExitStack() as stack:
-        trackers = [stack.enter_context(_find_tracker(name)(out, config)) for name in names]
+        trackers = []
+        for name in names:
+            if name not in _TRACKERS:
+                raise InputError(f"unknown tracker {name!r}; expected {' or '.join(_TRACKERS)}")
+            trackers.append(stack.enter_context(_TRACKERS[name](out, config)))
 
         def track(row: Mapping[str, float]) -> None:
             for tracker in trackers:
                 tracker(row)
 
         yield track
-
-
-def _find_tracker(name: str) -> Callable[[Path, TrainConfig], AbstractContextManager[Track]]:
-    if name not in _TRACKERS:
-        raise InputError(f"unknown tracker {name!r}; expected {' or '.join(_TRACKERS)}")
-    return _TRACKERS[name]
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Save and load the state of a training run, to resume it."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import Optimizer, SparseAdam
 
 from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.io.weight_files import check_finite, write_tensors
@@ -61,17 +60,15 @@ def save_state(
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with write_checksummed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
         write_tensors(plain, part / _TENSORS)
-        done = _replace_nan(asdict(progress))
+        # JSON has neither NaN nor infinity.
+        done = json.loads(json.dumps(asdict(progress)), parse_constant=lambda _: None)
         best = -1.0 if done["best"] is None else done["best"]
         stored = {"settings": settings, "progress": {**done, "best": best}}
         (part / _PROGRESS).write_text(json.dumps(stored), "utf-8")
 
 
 def load_state(
-    folder: Path,
-    model: nn.Module,
-    optimizers: dict[str, Optimizer],
-    settings: dict[str, Any],
+    folder: Path, model: nn.Module, optimizers: dict[str, Optimizer], settings: dict[str, Any]
 ) -> RunProgress | None:
     """Load a state; None if there is none. Raise an error if its settings differ."""
     remedy = f"to start again, remove {folder} or set another out"
@@ -105,24 +102,10 @@ def _restore(
             state.setdefault(int(number), {})[value] = tensor
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
-        _restore_step_counts(optimizer)
-
-
-def _replace_nan(value: Any) -> Any:
-    """Replace NaN and infinity by None: JSON has neither."""
-    if isinstance(value, dict):
-        return {name: _replace_nan(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        if isinstance(optimizer, SparseAdam):  # it counts steps in an int, saved as a tensor
+            for values in optimizer.state.values():
+                values["step"] = int(values["step"])
 
 
 def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _restore_step_counts(optimizer: Optimizer) -> None:
-    """SparseAdam counts steps in an int, which was saved as a tensor."""
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        for values in optimizer.state.values():
-            values["step"] = int(values["step"])

@@ -57,18 +57,8 @@ def score_encoded(
     each = TokenEmbeddings(
         *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words[0])
     )
-    return score_interaction(model, each, words[1], first_stage.flatten(), precision).view(
-        -1, width
-    )
-
-
-def score_pairs(
-    model: Ranker, query: TokenEmbeddings, doc: Any, first_stage: Tensor, precision: str = "float32"
-) -> Tensor:
-    """(B,): each looked-up document with its encoded query."""
-    with autocast(precision, first_stage.device):
-        words: TokenEmbeddings = getattr(model, encoder_names(model)[1])(doc)
-    return score_interaction(model, query, words, first_stage, precision)
+    scores = score_interaction(model, each, words[1], first_stage.flatten(), precision)
+    return scores.view(-1, width)
 
 
 def score_interaction(
@@ -79,27 +69,6 @@ def score_interaction(
     with autocast(rounded, first_stage.device):
         score: Tensor = model.rank(query, doc, first_stage).score
     return score
-
-
-def batch_loss(
-    model: Ranker,
-    vector_teacher: Ranker | None,
-    config: TrainConfig,
-    texts: tuple[Any, Any],
-    targets: Sequence[Tensor],
-) -> Tensor:
-    """The loss of looked-up queries and documents; `targets` are first-stage scores, grades and,
-    with a teacher, its scores. With a `vector_teacher`, its vectors are learned too."""
-    first_stage, grades, *teacher = targets
-    precision = config.optimizer.precision
-    words = encode_texts(model, *texts, precision)
-    scores = score_encoded(model, words, first_stage, precision)
-    value = compute_loss(config.loss, scores, grades, teacher[0] if teacher else None)
-    if vector_teacher is None:
-        return value
-    return value + config.loss.vectors * vector_loss(
-        words, encode_texts(vector_teacher, *texts, precision)
-    )
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
@@ -157,15 +126,26 @@ class Step:
 
     def gradients(self, examples: Examples) -> Tensor:
         """Compute the loss of a batch and its gradients."""
-        texts = self._look_up(examples)
-        value = batch_loss(
-            self._model, self._vector_teacher, self._config, texts, batch_targets(examples)
-        )
-        value = self._team.weigh(value, len(examples.grades), self._config.sampler.batch)
+        return self._compute(self._look_up(examples), batch_targets(examples))
+
+    def _compute(self, texts: tuple[Any, Any], targets: Sequence[Tensor]) -> Tensor:
+        """The same for looked-up queries and documents and their targets."""
+        config, precision = self._config, self._config.optimizer.precision
+        first_stage, grades, *teacher = targets
         self._model.zero_grad(set_to_none=True)
+        words = encode_texts(self._model, *texts, precision)
+        scores = score_encoded(self._model, words, first_stage, precision)
+        value = compute_loss(config.loss, scores, grades, teacher[0] if teacher else None)
+        if self._vector_teacher is not None:
+            theirs = encode_texts(self._vector_teacher, *texts, precision)
+            value = value + config.loss.vectors * vector_loss(words, theirs)
+        value = self._team.weigh(value, len(grades), config.sampler.batch)
         torch.autograd.backward(value)
         self._team.add_gradients(self._model.parameters())
-        clip_gradients(self._model, self._config.optimizer.clip)
+        if config.optimizer.clip is not None:  # not of word vectors
+            parameters = self._model.parameters()
+            dense = [p for p in parameters if p.grad is not None and not p.grad.is_sparse]
+            nn.utils.clip_grad_norm_(dense, config.optimizer.clip)
         return value.detach()
 
     def _look_up(self, examples: Examples) -> tuple[Any, Any]:
@@ -186,10 +166,3 @@ def batch_targets(examples: Examples) -> list[Tensor]:
     """First-stage scores, grades and teacher scores of a batch."""
     given = (examples.first_stage, examples.grades, examples.teacher)
     return [tensor for tensor in given if tensor is not None]
-
-
-def clip_gradients(model: nn.Module, largest: float | None) -> None:
-    """Clip the norm of all gradients but those of word vectors."""
-    if largest is not None:
-        dense = [p for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
-        nn.utils.clip_grad_norm_(dense, largest)

@@ -1,6 +1,7 @@
 """Validation on dev queries: quality by re-ranking depth, the best depth, and calibration."""
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -16,14 +17,13 @@ from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.config import Say
 from glassrank.research.train.fit_calibration import (
     JudgedScores,
-    Quality,
     concatenate,
     fit,
     measure_quality,
     weigh_ranks,
 )
 from glassrank.research.train.prepared import Split
-from glassrank.research.train.step import autocast, look_up, score_pairs
+from glassrank.research.train.step import autocast, score_interaction
 from glassrank.types import Qrels, Run
 
 _BATCH_PAIRS, _BATCH_LENGTH = 512, 200
@@ -65,21 +65,21 @@ def score_candidates(
     # Sorted by length: little padding. Stable, so that results do not depend on the batch.
     order = np.argsort(data.docs.lengths[texts], kind="stable")
     scores = np.zeros(len(texts), np.float32)
-    was_training = model.training
+    device, was_training = data.first_stage.device, model.training
     model.eval()
-    at_once = _choose_batch_size(int(data.docs.lengths.max(initial=0)))
+    longest = data.docs.lengths.max(initial=1)
+    at_once = max(1, int(_BATCH_PAIRS * min(1.0, (_BATCH_LENGTH / longest) ** 2)))
     starts = range(0, len(order), at_once)
     for start in say_progress(starts, "pairs scored", len(order), say, at_once=at_once):
         part = order[start : start + at_once]
         at = places[candidates[part]]
         needed, which = np.unique(owner[at], return_inverse=True)
-        with autocast(precision, data.first_stage.device):
+        with autocast(precision, device):
             query = model.encode_query(data.queries.batch(needed))  # each query once
-        doc = look_up(model, data.docs.batch(texts[part]))
-        device = data.first_stage.device
+            doc = model.encode_doc(data.docs.batch(texts[part]))
         first_stage = data.first_stage[torch.from_numpy(at).to(device)]
         each = query.rows(torch.from_numpy(which).to(device))
-        scored = score_pairs(model, each, doc, first_stage, precision)
+        scored = score_interaction(model, each, doc, first_stage, precision)
         scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
     if split.passages is None:
@@ -88,11 +88,6 @@ def score_candidates(
     shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
     best, first = split.passages.best, split.passages.first
     return aggregate_passages(scores, candidates, shares, best, first).scores
-
-
-def _choose_batch_size(longest_doc: int) -> int:
-    share = min(1.0, (_BATCH_LENGTH / max(1, longest_doc)) ** 2)
-    return max(1, int(_BATCH_PAIRS * share))
 
 
 def validate(
@@ -141,18 +136,16 @@ def make_runs(
     qrels: Qrels = {}
     at = 0
     for query in queries.tolist():
-        begin, end = split.docs.offsets[query : query + 2]
-        mine = scores[at : at + end - begin]
-        at += end - begin
-        retrieved = split.ranks[begin:end] > 0  # without judged documents that it missed
-        docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
-        listed = [doc for doc, here in zip(docs, retrieved.tolist(), strict=True) if here]
-        first.append((str(query), listed, -split.ranks[begin:end][retrieved].astype(float)))
+        rows = slice(*split.docs.offsets[query : query + 2])
+        docs = list(map(str, split.docs.values[rows].tolist()))
+        ranks, mine = split.ranks[rows], scores[at : at + len(docs)]
+        at += len(docs)
+        retrieved = ranks > 0  # without judged documents that it missed
+        listed = list(compress(docs, retrieved.tolist()))
+        first.append((str(query), listed, -ranks[retrieved].astype(float)))
         second.append((str(query), listed, mine[retrieved].astype(float)))
-        grades = split.grades[begin:end].tolist()
-        qrels[str(query)] = {
-            doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
-        }
+        judged = zip(docs, split.grades[rows].tolist(), strict=True)
+        qrels[str(query)] = {doc: grade for doc, grade in judged if grade >= 0}
     return Run.from_rows(first), Run.from_rows(second), qrels
 
 
@@ -169,7 +162,14 @@ def add_calibration(
     weight = model.first_stage_weight
     if weight is not None:
         scores -= weight.item() * dev.first_stage.cpu().numpy()[: len(scores)].astype(np.float64)
-    lists = collect_judged_scores(dev, queries, scores)
+    split, lists = dev.split, []
+    for query in queries.tolist():
+        rows = slice(*split.docs.offsets[query : query + 2])
+        listed = split.ranks[rows] > 0
+        if listed.any():
+            relevant = split.grades[rows][listed] > 0
+            weights = weigh_ranks(split.ranks[rows][listed])
+            lists.append(JudgedScores(scores[rows][listed], relevant, weights))
     if len(lists) < 2:
         return usage, ""
     fitted_on, measured_on = concatenate(lists[::2]), concatenate(lists[1::2])
@@ -177,31 +177,10 @@ def add_calibration(
     if calibration is None:
         return usage, ""
     measured = measure_quality(calibration.probabilities(measured_on.scores), measured_on)
-    return replace(usage, calibration=calibration), describe_calibration(measured, len(lists) // 2)
-
-
-def collect_judged_scores(
-    dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
-) -> list[JudgedScores]:
-    """Scores of each query's retrieved documents; unjudged ones count as not relevant."""
-    split = dev.split
-    lists = []
-    for query in queries.tolist():
-        begin, end = split.docs.offsets[query : query + 2]
-        ranks = split.ranks[begin:end]
-        listed = ranks > 0
-        if listed.any():
-            relevant = split.grades[begin:end][listed] > 0
-            weights = weigh_ranks(ranks[listed])
-            lists.append(JudgedScores(scores[begin:end][listed], relevant, weights))
-    return lists
-
-
-def describe_calibration(measured: Quality, queries: int) -> str:
-    """The paragraph for the model card."""
-    return (
+    return replace(usage, calibration=calibration), (
         "\n## Probabilities\n\nFitted on every other dev query, measured on the first ten and the "
-        f"first hundred candidates of the {queries:,} between: Brier score {measured.brier:.4f}, "
-        f"{measured.brier_of_mean:.4f} of their mean; calibration error {measured.error:.4f}. "
-        "Unjudged documents count as not relevant, so true probabilities are rather higher.\n"
+        f"first hundred candidates of the {len(lists) // 2:,} between: Brier score "
+        f"{measured.brier:.4f}, {measured.brier_of_mean:.4f} of their mean; calibration error "
+        f"{measured.error:.4f}. Unjudged documents count as not relevant, so true probabilities "
+        "are rather higher.\n"
     )

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +20,28 @@ from glassrank.research.papers.word_vectors import LONGEST_NGRAM, SubwordVectors
 from glassrank.storage.files import max_content_bytes, open_bytes, read_lines
 from glassrank.text.words import UNKNOWN, Vocabulary
 
-FASTTEXT_BEGINS = struct.pack("<i", 793712314)
-MAX_VALUES = 1 << 14
+_FASTTEXT_BEGINS = struct.pack("<i", 793712314)
+_MAX_VALUES = 1 << 14
 """Of a vector; the largest published ones have 4,096."""
-LONGEST_WORD = 1 << 14
+_LONGEST_WORD = 1 << 14
 """Bytes. fastText reads no more than 1,024 of a word."""
 _VALUES_AT_ONCE = 1 << 22
 
 
-def read_fasttext(path: Path) -> SubwordVectors:
-    """Reads a `.bin` of fastText."""
+def read_subwords(path: str | Path) -> SubwordVectors:
+    """Reads a `.bin` of fastText, or raises an error for any other file."""
+    path = Path(path)
     with open_bytes(path) as file:
-        read_exactly(file, len(FASTTEXT_BEGINS), path)
+        if _read_exactly(file, len(_FASTTEXT_BEGINS), path, cut_off=False) != _FASTTEXT_BEGINS:
+            raise InputError(
+                f"{path} is not a fastText model; expected the .bin that fasttext writes"
+            )
         version, size, *_ = settings = _unpack(file, "<i12id", path)
         buckets, shortest, longest = settings[9:12]
         _, words, labels, _, pruned = _unpack(file, "<iiiqq", path)
         if (
             version not in (11, 12)
-            or not 0 < size <= MAX_VALUES
+            or not 0 < size <= _MAX_VALUES
             or min(words - 1, buckets, shortest, longest) < 0
             or max(shortest, longest) > LONGEST_NGRAM
         ):
@@ -55,7 +59,10 @@ def read_fasttext(path: Path) -> SubwordVectors:
         if (rows, columns) != (words + buckets, size) or 4 * rows * size > max_content_bytes(path):
             raise _damaged(path)
         table = np.empty((rows, size), "<f4")  # (W + buckets, E)
-        _fill(file, table, path)
+        flat = table.reshape(-1)
+        for start in range(0, len(flat), _VALUES_AT_ONCE):
+            part = flat[start : start + _VALUES_AT_ONCE]
+            part[:] = np.frombuffer(_read_exactly(file, 4 * len(part), path), "<f4")
     if not np.isfinite(table).all():
         raise InputError(f"{path} has values that are not finite")
     return SubwordVectors(known, table.astype(np.float32, copy=False), shortest, longest)
@@ -69,36 +76,29 @@ def _read_words(file: BufferedReader, count: int, path: Path) -> list[str]:
         while len(words) < count and 0 <= (end := ahead.find(b"\0", start)) <= len(ahead) - 10:
             words.append(_decode(ahead[start:end], path))
             start = end + 10
-        read_exactly(file, start, path)
+        _read_exactly(file, start, path)
         if not start:  # a word longer than the read-ahead buffer
             letters = bytearray()
-            while (letter := read_exactly(file, 1, path)) != b"\0":
+            while (letter := _read_exactly(file, 1, path)) != b"\0":
                 letters += letter
-                if len(letters) > LONGEST_WORD:
+                if len(letters) > _LONGEST_WORD:
                     raise _damaged(path)
             words.append(_decode(bytes(letters), path))
-            read_exactly(file, 9, path)
+            _read_exactly(file, 9, path)
     return words
 
 
 def _decode(word: bytes, path: Path) -> str:
-    if len(word) > LONGEST_WORD:
+    if len(word) > _LONGEST_WORD:
         raise _damaged(path)
     return word.decode("utf-8", "backslashreplace")
 
 
-def _fill(file: IO[bytes], table: NDArray[Any], path: Path) -> None:
-    flat = table.reshape(-1)
-    for start in range(0, len(flat), _VALUES_AT_ONCE):
-        part = flat[start : start + _VALUES_AT_ONCE]
-        part[:] = np.frombuffer(read_exactly(file, 4 * len(part), path), "<f4")
-
-
 def _unpack(file: IO[bytes], form: str, path: Path) -> tuple[Any, ...]:
-    return struct.unpack(form, read_exactly(file, struct.calcsize(form), path))
+    return struct.unpack(form, _read_exactly(file, struct.calcsize(form), path))
 
 
-def read_exactly(file: IO[bytes], size: int, path: Path, *, cut_off: bool = True) -> bytes:
+def _read_exactly(file: IO[bytes], size: int, path: Path, *, cut_off: bool = True) -> bytes:
     """Reads `size` bytes; with `cut_off`, a shorter rest of the file is an error."""
     try:
         content = file.read(size)
@@ -113,7 +113,6 @@ def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is a damaged fastText model: its sizes do not agree")
 
 
-Format = Literal["text", "word2vec", "fasttext"]
 _LONGEST_HEADER = 64
 _HEADER = re.compile(r"([0-9]{1,12})\s+([0-9]{1,12})")
 _BLOCK = 1 << 20
@@ -128,11 +127,13 @@ def read_vectors(path: str | Path, vocabulary: Vocabulary, *, seed: int = 0) -> 
     The values of other words are counted, but not parsed.
     """
     path = Path(path)
-    form = _detect_format(path)
-    if form == "fasttext":
+    with open_bytes(path) as file:
+        begins = _read_exactly(file, len(_FASTTEXT_BEGINS), path, cut_off=False)
+    if begins == _FASTTEXT_BEGINS:
         return read_subwords(path).word_vectors(vocabulary, seed)
+    is_binary = path.name.removesuffix(".gz").endswith(".bin")
     wanted = {word: number for number, word in enumerate(vocabulary.words) if number > UNKNOWN}
-    rows = _binary_rows(path, wanted) if form == "word2vec" else _text_rows(path, wanted)
+    rows = _binary_rows(path, wanted) if is_binary else _text_rows(path, wanted)
     matrix = np.zeros((0, 0), np.float32)
     known = np.zeros(len(vocabulary), np.bool_)  # (V,)
     for number, row in rows:
@@ -149,29 +150,6 @@ def read_vectors(path: str | Path, vocabulary: Vocabulary, *, seed: int = 0) -> 
     return WordVectors.complete(matrix, known, seed)
 
 
-def read_subwords(path: str | Path) -> SubwordVectors:
-    """Reads a `.bin` of fastText, or raises an error for any other file."""
-    path = Path(path)
-    if _detect_format(path) != "fasttext":
-        raise InputError(f"{path} is not a fastText model; expected the .bin that fasttext writes")
-    return read_fasttext(path)
-
-
-def from_gensim(vectors: Any) -> SubwordVectors:
-    """Converts gensim's `FastTextKeyedVectors`."""
-    table = np.concatenate([vectors.vectors_vocab, vectors.vectors_ngrams])  # (W + buckets, E)
-    return SubwordVectors(
-        vectors.index_to_key, table.astype(np.float32, copy=False), vectors.min_n, vectors.max_n
-    )
-
-
-def _detect_format(path: Path) -> Format:
-    with open_bytes(path) as file:
-        if read_exactly(file, len(FASTTEXT_BEGINS), path, cut_off=False) == FASTTEXT_BEGINS:
-            return "fasttext"
-    return "word2vec" if path.name.removesuffix(".gz").endswith(".bin") else "text"
-
-
 def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
     count, size, seen = 0, 0, 0
     for number, line in read_lines(path):
@@ -182,7 +160,7 @@ def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDA
         if not line:
             continue
         spaces = line.count(" ")
-        size = size or min(spaces, MAX_VALUES)
+        size = size or min(spaces, _MAX_VALUES)
         if spaces == size and size:
             word, _, values = line.partition(" ")
         else:
@@ -200,7 +178,7 @@ def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDA
 def _header(line: str) -> tuple[int, int] | None:
     """The numbers of words and values, if the line is a header."""
     numbers = _HEADER.fullmatch(line.strip())
-    if not numbers or not 0 < int(numbers[2]) <= MAX_VALUES:
+    if not numbers or not 0 < int(numbers[2]) <= _MAX_VALUES:
         return None
     return int(numbers[1]), int(numbers[2])
 
@@ -252,15 +230,15 @@ def _binary_rows(
         buffer, start = b"", 0
         for number in range(1, count + 1):
             while (end := buffer.find(b" ", start)) < 0 or len(buffer) < end + 1 + 4 * size:
-                block = read_exactly(file, _BLOCK, path, cut_off=False)
+                block = _read_exactly(file, _BLOCK, path, cut_off=False)
                 if not block:
                     raise InputError(
                         f"{path} is truncated: it has {count} words and ends at word {number}; "
                         "download the file again"
                     )
                 buffer, start = buffer[start:] + block, 0
-                if b" " not in buffer[:LONGEST_WORD]:
-                    raise InputError(f"{path}: word {number} is longer than {LONGEST_WORD} bytes")
+                if b" " not in buffer[:_LONGEST_WORD]:
+                    raise InputError(f"{path}: word {number} is longer than {_LONGEST_WORD} bytes")
             # Some writers end a vector with a line end, which is then before the next word.
             word = buffer[start:end].lstrip(b"\n").decode("utf-8", "replace")
             start = end + 1 + 4 * size

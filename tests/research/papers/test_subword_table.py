@@ -135,7 +135,7 @@ def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
         docs=Ragged.from_rows([np.arange(4), np.arange(4)], np.int32),
         grades=np.array([1, 1, -1, -1, -1, -1, 1, 1], np.int32),
         ranks=np.tile(np.arange(1, 5, dtype=np.int32), 2),
-        scores=np.zeros(8, np.float32),
+        first_stage=np.zeros(8, np.float32),
     )
     source = {"source": "fasttext", "subwords": True, "size": 4, "buckets": 50, "min_count": 1}
     plain = {

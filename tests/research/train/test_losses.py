@@ -9,7 +9,7 @@ import torch
 
 from glassrank.research.train import losses
 from glassrank.research.train.config import LossConfig
-from glassrank.research.train.teachers import MeanTeacher
+from glassrank.research.train.teachers import Teacher, average_teachers
 from glassrank.storage.mapped_arrays import Ragged
 
 SCORES = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])
@@ -77,17 +77,13 @@ def test_a_standardized_teacher_has_no_scale() -> None:
 
 
 def test_several_teachers_are_one_mean_of_equal_scales() -> None:
-    class Fixed:
-        def __init__(self, values: list[float]) -> None:
-            self.values = values
-
-        def scores(self, _: object) -> np.ndarray:
-            return np.array(self.values, np.float32)
+    def fixed(*values: float) -> Teacher:
+        return lambda _: np.array(values, np.float32)
 
     docs = Ragged(np.array([0, 3, 5]), np.arange(5, dtype=np.int32))
     found = SimpleNamespace(docs=docs)
-    first, second = Fixed([1, 2, 3, 5, 7]), Fixed([300, 200, 100, -1, 1])
-    mean = MeanTeacher([(first, 1.0), (second, 2.0)]).scores(found)  # type: ignore[arg-type]
+    first, second = fixed(1, 2, 3, 5, 7), fixed(300, 200, 100, -1, 1)
+    mean = average_teachers([(first, 1.0), (second, 2.0)])(found)  # type: ignore[arg-type]
     step = math.sqrt(1.5)  # of three evenly spaced values, in deviations
     expected = [(-step + 2 * step) / 3, 0, (step - 2 * step) / 3, -1, 1]
     assert mean.tolist() == pytest.approx(expected, abs=1e-4)

@@ -32,7 +32,7 @@ def test_a_run_stands_for_the_first_stage(tmp_path: Path) -> None:
     config = collection(tmp_path, candidates={"run": ["given.run"], "train_depth": 2})
     texts = read_collections(config, tmp_path)
     assert [rows.tolist() for rows in texts.train.docs] == [[0, 3], [1, 2]]
-    assert texts.train.scores.tolist() == [5, 3, 9, 8]
+    assert texts.train.first_stage.tolist() == [5, 3, 9, 8]
     assert texts.dev.docs[1].tolist() == [1, 2, 0] and texts.dev.ranks.tolist()[2:] == [
         1,
         2,
@@ -74,7 +74,7 @@ def test_triples_of_texts_bring_their_documents(tmp_path: Path) -> None:
     lines = ["red dog\ta red dog\ta cat", "red dog\ta cat\t", "cat\ta cat\ta red dog"]
     (tmp_path / "t.tsv").write_text("\n".join(lines))
     texts = read_collections(config, tmp_path)
-    assert [" ".join(words) for words in texts.docs[4:]] == ["a red dog", "a cat"]
+    assert [" ".join(words) for words in list(texts.docs)[4:]] == ["a red dog", "a cat"]
     assert texts.train.queries == [["red", "dog"], ["cat"]]
     assert texts.train.triples is not None
     assert [texts.train.docs.values[row[1:]].tolist() for row in texts.train.triples] == [

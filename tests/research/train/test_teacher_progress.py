@@ -7,7 +7,7 @@ import pytest
 
 from glassrank import progress
 from glassrank.research.train import teachers
-from glassrank.research.train.teachers import SentenceTeacher
+from glassrank.research.train.teachers import sentence_teacher
 from glassrank.research.train.training_texts import TextSplit
 from glassrank.storage.mapped_arrays import Ragged
 
@@ -25,14 +25,16 @@ def test_long_work_says_how_long_it_will_take(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
     said: list[str] = []
     docs = [["a"], ["b", "b", "b"], ["a", "b"], [], ["a"] * 5]
-    teacher = SentenceTeacher("folder", docs, said.append)
+    teacher = sentence_teacher("folder", docs, said.append)
     assert [line.split(",")[0] for line in said] == [
         "teacher: texts: 0 of 5", "teacher: texts: 2 of 5", "teacher: texts: 4 of 5",
     ]  # fmt: skip
     assert said[-1].endswith("left")
     candidates = Ragged.from_rows([np.arange(5), np.array([4, 1])], np.int32)
     nothing = np.zeros(7, np.int32)
-    split = TextSplit([["a"], ["b"]], np.zeros(2, np.int32), candidates, nothing, nothing, nothing)
-    assert teacher.scores(split).tolist() == [1, 0, 1, 0, 5, 0, 3]
-    empty = TextSplit([], nothing[:0], Ragged.from_rows([], np.int32), *[nothing[:0]] * 3)
-    assert teacher.scores(empty).tolist() == []
+    split = TextSplit(
+        np.zeros(2, np.int32), candidates, nothing, nothing, nothing, queries=[["a"], ["b"]]
+    )
+    assert teacher(split).tolist() == [1, 0, 1, 0, 5, 0, 3]
+    empty = TextSplit(nothing[:0], Ragged.from_rows([], np.int32), *[nothing[:0]] * 3, queries=[])
+    assert teacher(empty).tolist() == []

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from glassrank.errors import InputError
+from glassrank.models import Ranker
 from glassrank.models.io.load import load_model
 from glassrank.research.train.adapt import adapt
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
@@ -142,7 +144,7 @@ def test_a_query_is_scored_by_a_model_that_did_not_learn_from_it(
     run = folded(base, trained_folder)
     prepared = prepared_for(run, base)
     seen: list[tuple[set[tuple[int, ...]], set[tuple[int, ...]]]] = []
-    real_train, real_scored = module.train, module._score_fold
+    real_train, real_scored = module.train, module.score_candidates
 
     def queries_of(split: object) -> set[tuple[int, ...]]:
         rows = split.queries  # type: ignore[attr-defined]
@@ -152,14 +154,12 @@ def test_a_query_is_scored_by_a_model_that_did_not_learn_from_it(
         seen.append((queries_of(own.train) | queries_of(own.dev), set()))
         return real_train(config, own, *rest, **more)  # type: ignore[arg-type]
 
-    def spy_scored(
-        config: object, own: Prepared, model: object, queries: object, device: str
-    ) -> object:
-        seen[-1] = (seen[-1][0], queries_of(own.train.select(queries)))  # type: ignore[arg-type]
-        return real_scored(config, own, model, queries, device)  # type: ignore[arg-type]
+    def spy_scored(model: Ranker, data: SplitTensors, queries: Any, precision: str) -> object:
+        seen[-1] = (seen[-1][0], queries_of(data.split.select(queries)))
+        return real_scored(model, data, queries, precision)
 
     monkeypatch.setattr(module, "train", spy_train)
-    monkeypatch.setattr(module, "_score_fold", spy_scored)
+    monkeypatch.setattr(module, "score_candidates", spy_scored)
     adapt(run, prepared, tmp_path, modes=["interaction"], base=base)
     assert len(seen) == 3
     for learnt, tested in seen:

@@ -145,7 +145,8 @@ def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     config = collection(tmp_path, "q2\td3\td4\nq2\td2\td1\n")
     texts = read_collections(config, tmp_path)
     assert texts.train.queries == [["red", "dog"]]
-    assert [" ".join(texts.docs[n]) for n in texts.train.docs[0]] == [
+    docs = list(texts.docs)
+    assert [" ".join(docs[n]) for n in texts.train.docs[0]] == [
         "red cat",
         "blue dog",
         "red dog",
@@ -154,7 +155,7 @@ def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     assert texts.train.grades.tolist() == [-1, 1, 1, -1]
     assert texts.train.ranks[2] == 1  # the first stage's best
     assert texts.train.ranks[3] == 0  # it has no word of the query
-    assert texts.train.scores[3] == texts.train.scores[:3].min()
+    assert texts.train.first_stage[3] == texts.train.first_stage[:3].min()
     assert texts.train.triples is not None
     assert texts.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
     assert texts.dev.triples is None
