@@ -24,12 +24,11 @@ from glassrank.explanations.explainers import (
     explain_text,
     get_passage,
 )
-from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.first_stage_terms import OTHER_WORDS, FirstStageTerms
 from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
 from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
 from glassrank.explanations.reading import ReadPassage, TokenizedText, read
-from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, ScorePart
+from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, Explanation, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
 from glassrank.models.model import TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import batch_by_length

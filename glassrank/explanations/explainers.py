@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from glassrank.backends.threads import single_thread
 from glassrank.deadline import NEVER, Deadline, late_error
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
-from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.kernels import explain_kernels, has_kernels
 from glassrank.explanations.leave_one_out import (
     explain_leave_one_out,
@@ -23,7 +22,14 @@ from glassrank.explanations.leave_one_out import (
     select_salient,
 )
 from glassrank.explanations.reading import ReadPassage, read, read_doc
-from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
+from glassrank.explanations.structure import (
+    FIRST_STAGE,
+    Explanation,
+    Mark,
+    QueryTerm,
+    ScorePart,
+    Text,
+)
 from glassrank.explanations.subword_merging import merge_subwords
 from glassrank.explanations.summands import explain_summands
 from glassrank.models.model import TokenEmbeddings, no_gradients, to_array

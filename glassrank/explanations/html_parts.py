@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
     WORDS_ADD,
-    ExplanationData,
+    Explanation,
+    ExplanationPair,
     Mark,
     Matrix,
-    PairData,
     ScorePart,
     Word,
     format_number,
@@ -29,7 +29,7 @@ def escape(text: str) -> str:
     return html.escape(sanitize(text), quote=True)
 
 
-def marked_text(explanation: ExplanationData) -> str:
+def marked_text(explanation: Explanation) -> str:
     """The whole text; salient words are coloured, underlined and numbered."""
     between = (
         f'<span class="cut">{gap}</span>' if unread else gap
@@ -45,7 +45,7 @@ def marked_text(explanation: ExplanationData) -> str:
     return "".join(phrases)
 
 
-def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
+def _word(explanation: Explanation, word: Word, mark: Mark) -> str:
     shown = escape(explanation.doc.text[word.start : word.stop])
     classes, cues = "w", ""
     if mark.signal is not None and is_coloured(explanation, word, mark):
@@ -58,7 +58,7 @@ def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
     return f'<span class="{classes}" title="{title}">{shown}{cues}</span>'
 
 
-def _describe_mark(explanation: ExplanationData, mark: Mark) -> str:
+def _describe_mark(explanation: Explanation, mark: Mark) -> str:
     phrases = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
@@ -69,7 +69,7 @@ def _describe_mark(explanation: ExplanationData, mark: Mark) -> str:
     return ", ".join(phrases)
 
 
-def legend(explanation: ExplanationData) -> str:
+def legend(explanation: Explanation) -> str:
     """What each colour, letter and number means."""
     signals = (
         f'<span class="key s{place}">{escape(signal.name)}<sup>{to_letter(place)}</sup></span>'
@@ -83,7 +83,7 @@ def legend(explanation: ExplanationData) -> str:
     return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
 
 
-def signal_table(explanation: ExplanationData) -> str:
+def signal_table(explanation: Explanation) -> str:
     """What each signal adds on each path."""
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
@@ -107,7 +107,7 @@ def signal_table(explanation: ExplanationData) -> str:
     return table("Signals, raw values", [*map(escape, heads), "total"], rows)
 
 
-def term_table(explanation: ExplanationData) -> str:
+def term_table(explanation: Explanation) -> str:
     """What each query word adds on each path."""
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
@@ -119,7 +119,7 @@ def term_table(explanation: ExplanationData) -> str:
     return table("Query words, raw values", heads, rows)
 
 
-def word_table(explanation: ExplanationData) -> str:
+def word_table(explanation: Explanation) -> str:
     """Every document word's share, and what belongs to no word."""
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
@@ -141,7 +141,7 @@ def word_table(explanation: ExplanationData) -> str:
     return table(WORDS_ADD, heads, rows)
 
 
-def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
+def heat_map(matrix: Matrix, explanation: Explanation) -> str:
     """A table with the document's words as rows, since there are more of them."""
     words = {"query": explanation.query.words, "document": explanation.doc.words}
     rows, columns, values = matrix.rows, matrix.columns, matrix.values
@@ -182,22 +182,8 @@ def _render_branch(part: ScorePart, depth: int) -> str:
     )
 
 
-def against(explanation: ExplanationData) -> str:
-    """What puts the document above the others: a sentence and a table."""
-    found = explanation.against
-    if found is None:
-        return ""
-    return _render_contrast(found.sentence, found.heading, found.parts)
-
-
-def pair(comparison: PairData) -> str:
-    """Why one of two documents is above the other: a sentence and a table."""
-    if comparison.parts is None:
-        return ""
-    return _render_contrast(comparison.sentence, "Left minus right", comparison.parts)
-
-
-def _render_contrast(sentence: str, heading: str, parts: ScorePart) -> str:
+def contrast(sentence: str, heading: str, parts: ScorePart) -> str:
+    """What puts a document above the others, or above one: a sentence and a table."""
     shown = (*parts.children, parts)
     low, high = (sign * max(0.0, *(sign * part.value for part in shown)) for sign in (-1, 1))
     rows = [[escape(p.name), _render_difference(p.value), _render_bar(p, low, high)] for p in shown]
@@ -220,7 +206,7 @@ def _render_difference(value: float) -> str:
     return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
 
 
-def difference_table(comparison: PairData) -> str:
+def difference_table(comparison: ExplanationPair) -> str:
     """What adds more to the left document than to the right."""
     rows = [
         [

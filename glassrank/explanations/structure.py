@@ -10,7 +10,12 @@ people can tell apart; a letter or number and a line style say the same.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+from glassrank.settings import from_plain, to_plain
+
+SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
+"""Names and versions of the JSON formats; the number changes when readers have to."""
 
 Kind = Literal[
     "score", "member", "path", "window", "words", "term", "signal", "first stage", "constant"
@@ -175,8 +180,8 @@ class Against:
 
 
 @dataclass(frozen=True)
-class ExplanationData:
-    """The explanation of one score; `Explanation` prints it."""
+class Explanation:
+    """Why a document has its score."""
 
     query: Text
     doc_id: str
@@ -205,6 +210,19 @@ class ExplanationData:
         paths = [[share.path for share in signal.paths] for signal in self.signals]
         return paths[0] if paths and all(names == paths[0] for names in paths) else []
 
+    def to_json(self) -> dict[str, Any]:
+        """In full precision; `docs/reference/explanations.md` describes the fields."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "Explanation":
+        """The inverse of `to_json`."""
+        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
+
+    def __str__(self) -> str:
+        return _print(self)
+
 
 def iter_gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
     """(start, stop, is_unread) of the text before each word, and after the last."""
@@ -217,7 +235,7 @@ def iter_gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
     yield at, len(text.text), bool(text.cut or text.passage)
 
 
-def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:
+def is_coloured(explanation: Explanation, word: Word, mark: Mark) -> bool:
     """Whether a word is coloured by default: it is close to a query word, or adds much."""
     if mark.signal is None or not word.is_content:
         return False
@@ -242,16 +260,36 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class PairData:
-    """Two explanations and how they differ; `ExplanationPair` prints it."""
+class ExplanationPair:
+    """Two explanations side by side, and how they differ."""
 
-    left: ExplanationData
-    right: ExplanationData
+    left: Explanation
+    right: Explanation
     differences: tuple[Difference, ...]
     parts: ScorePart | None = None
     """Left minus right, for two documents and one model: of the shape of `Against.parts`."""
     sentence: str = ""
     """Why one document is above the other, in words; empty for two models."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Both explanations, and their differences."""
+        return {
+            "schema": COMPARISON_SCHEMA,
+            "left": self.left.to_json(),
+            "right": self.right.to_json(),
+            "differences": to_plain(self.differences),
+            "parts": to_plain(self.parts),
+            "sentence": self.sentence,
+        }
+
+    def __str__(self) -> str:
+        return _print(self)
+
+
+def _print(shown: Explanation | ExplanationPair) -> str:
+    from glassrank.explanations.terminal import draw, render_text
+
+    return render_text(draw(shown))
 
 
 def format_number(value: float) -> str:

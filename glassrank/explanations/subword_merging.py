@@ -5,11 +5,10 @@ divides a word's value evenly among its subwords; explanations sum the values of
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from glassrank.explanations.reading import FIRST, LAST
 from glassrank.explanations.structure import (
-    ExplanationData,
+    Explanation,
     Mark,
     Matrix,
     QueryTerm,
@@ -19,7 +18,6 @@ from glassrank.explanations.structure import (
     Word,
 )
 
-Explained = TypeVar("Explained", bound=ExplanationData)
 Places = Sequence[int]
 """Of subwords that belong together."""
 
@@ -85,7 +83,7 @@ def number_words(query: Text) -> dict[int, int]:
     return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
-def merge_subwords(explanation: Explained) -> Explained:
+def merge_subwords(explanation: Explanation) -> Explanation:
     """The explanation by whole words: values are sums of their subwords' values."""
     if not _has_subwords(explanation.query):
         return explanation

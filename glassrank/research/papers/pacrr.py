@@ -102,14 +102,16 @@ def cut(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
     return TokenEmbeddings(*(tensor[:, :length] for tensor in words))
 
 
+def lengthen(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
+    """Padded with zeros up to a fixed length."""
+    missing = length - words.mask.shape[1]
+    ends = [(0, 0) * (tensor.dim() - 2) + (0, missing) for tensor in words]
+    return TokenEmbeddings(*map(functional.pad, words, ends))
+
+
 def fill(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
     """Padded up to a fixed length, and all of it, padding too, taken for words."""
-
-    def longer(tensor: Tensor) -> Tensor:
-        missing = length - tensor.shape[1]
-        return torch.cat([tensor, tensor.new_zeros(len(tensor), missing, *tensor.shape[2:])], 1)
-
-    vectors, mask, idf = map(longer, words)
+    vectors, mask, idf = lengthen(words, length)
     return TokenEmbeddings(vectors, torch.ones_like(mask), idf)
 
 
