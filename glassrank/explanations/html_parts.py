@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
+    ARROWS,
     WORDS_ADD,
     Explanation,
     ExplanationPair,
@@ -19,7 +20,6 @@ from glassrank.explanations.structure import (
     to_letter,
 )
 
-_ARROWS = {"up": "▲", "down": "▼", "": ""}
 STRONGEST = 0.6
 """The darkest shade of a heat map: numbers stay readable on it."""
 
@@ -202,8 +202,8 @@ def _render_bar(part: ScorePart, low: float, high: float) -> str:
 
 def _render_difference(value: float) -> str:
     text = format_signed(value)
-    way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
-    return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
+    way = {"+": "up", "-": "down"}.get(text[0], "")
+    return f'<span class="{way}">{text} {ARROWS.get(text[0], "")}</span>'
 
 
 def difference_table(comparison: ExplanationPair) -> str:

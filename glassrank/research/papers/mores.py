@@ -203,21 +203,20 @@ class Interaction(nn.Module):
         docs = [self._seen_by(number, vectors) for number in range(self.config.blocks)]
         cross_maps: list[Tensor] = []
         own_maps: list[Tensor] = []
+        parts: dict[str, Tensor] = {}
         *before, last = self.stack()
         if explain:
             for block, seen in zip(self.stack(), docs, strict=True):
                 x = block(x, seen, query_bias, doc_bias, cross_maps, own_maps)
             first = x[:, 0]  # (B, H)
+            parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
+            parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
         else:
             for block, seen in zip(before, docs, strict=False):
                 x = block(x, seen, query_bias, doc_bias)
             first = last.first_row(x, docs[-1], query_bias, doc_bias)  # (B, H)
-        logits = self.logits(first)
-        parts = {"logits": logits}
-        if explain:
-            parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
-            parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
-        return Output(self.to_score(logits), parts)
+        parts["logits"] = self.logits(first)
+        return Output(self.to_score(parts["logits"]), parts)
 
     def logits(self, first: Tensor) -> Tensor:
         """[CLS]'s row (B, H) to (B, 1 or 2), in full precision: two documents may differ by less
@@ -332,12 +331,10 @@ class MORES(SubwordRanker):
     def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
         """All attention there is: of query and document to themselves, of the query to the
         document in each block, and of the query's rows to each other after that."""
-        query_maps: list[Tensor] = []
-        doc_maps: list[Tensor] = []
-        encoded_query = _encoded(self.query, query, self.query_layers(), query_maps)
-        encoded_doc = _encoded(self.document, doc, self.document.stack(), doc_maps)
+        maps: dict[str, list[Tensor]] = {"query_attention": [], "doc_attention": []}
+        encoded_query = _encoded(self.query, query, self.query_layers(), maps["query_attention"])
+        encoded_doc = _encoded(self.document, doc, self.document.stack(), maps["doc_attention"])
         out = self.interact(encoded_query, encoded_doc, explain=True)
-        maps = {"query_attention": query_maps, "doc_attention": doc_maps}
         attention = {name: stack_maps(layers) for name, layers in maps.items() if layers}
         return Output(out.score, {**out.parts, **attention})
 

@@ -15,15 +15,18 @@ queries.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.match import match_matrix, ngram_name, pair_mask, unit
-from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenBatch, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.ngrams import NGrams, RowsToScore, k_max, masked_softmax
+
+Words = TypeVar("Words", TokenBatch, TokenEmbeddings)
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,7 @@ class PACRR(WordRanker):
         chosen values (B, Q, k) and their places in the document, -1 for none."""
         config = self.config
         if not config.use_masking:
-            query = fill(query, config.query_length)
-            doc = fill(doc, config.doc_length)
+            query, doc = fill(query, config.query_length), fill(doc, config.doc_length)
         mask = pair_mask(query.mask, doc.mask)  # (B, Q, D)
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
         parts = {ngram_name(1): similarity, **self.ngrams(similarity[:, None])}
@@ -97,9 +99,9 @@ class PACRR(WordRanker):
         return Output(self.combine(torch.cat(rows, -1)), parts)
 
 
-def cut(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
+def cut(words: Words, length: int) -> Words:
     """The first words: layer sizes or positions depend on a longest length."""
-    return TokenEmbeddings(*(tensor[:, :length] for tensor in words))
+    return type(words)(*(tensor[:, :length] for tensor in words))
 
 
 def lengthen(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
@@ -175,8 +177,7 @@ class CoPACRR(PACRR):
         other, the context (B, D) and its values at the chosen places."""
         config = self.config
         if not config.use_masking:
-            query = fill(query, config.query_length)
-            doc = fill(doc, config.doc_length)
+            query, doc = fill(query, config.query_length), fill(doc, config.doc_length)
         mask = pair_mask(query.mask, doc.mask)  # (B, Q, D)
         words, around = doc.vectors.unbind(2)  # each (B, D, E)
         similarity = match_matrix(query.vectors[:, :, 0], words, query.mask, doc.mask)  # (B, Q, D)

@@ -43,6 +43,9 @@ class ContextualRanker(WordRanker):
 
     contextual: ContextualLayers
 
+    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+
     def for_gpu(self) -> Self:
         """With contextual layers in bfloat16, where Triton is installed."""
         if not gpu.usable():
@@ -76,13 +79,7 @@ class TK(ContextualRanker):
         weight = words.mask
         if self.term_weight is not None:
             weight = weight * 2 * torch.sigmoid(self.term_weight(words.vectors)).squeeze(-1)
-        return TokenEmbeddings(self._encode(words).vectors, words.mask, weight)
-
-    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return self._encode(words)
-
-    def _encode(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+        return TokenEmbeddings(self.doc_words(words).vectors, words.mask, weight)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
@@ -148,10 +145,7 @@ class TKWindowed(ContextualRanker):
         )
         self.size_weights = small_weights(sizes)
 
-    def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
-
-    doc_words = query_words
+    query_words = ContextualRanker.doc_words
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         # tanh flattens the top: the authors' choice, kept because trained weights depend on it
