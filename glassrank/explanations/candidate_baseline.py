@@ -24,14 +24,15 @@ from glassrank.explanations.explainers import (
     explain_text,
     get_passage,
 )
+from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.first_stage_terms import OTHER_WORDS
 from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
 from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
 from glassrank.explanations.reading import ReadPassage, TokenizedText, read
-from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, Explanation, ScorePart
+from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
 from glassrank.index.search import TopK
-from glassrank.models.model import TokenEmbeddings, make_batch, no_gradients, to_array
+from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import batch_by_length
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_scorer import index_sizes
@@ -278,7 +279,7 @@ def _ablate_terms(query: _Query, docs: TokenEmbeddings) -> Table:
     numbers = iter(units)
     for batch in iter_ablated(query.tokens.batch, units, docs.mask.shape[1]):
         for row in range(len(batch.ids)):
-            one = type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1])
+            one = TokenBatch(batch.ids[row : row + 1], batch.mask[row : row + 1])
             lost[Key(next(numbers)[0], "", None, "")] = whole - score(model.encode_query(one))
     rest = whole - np.sum([np.zeros(count), *lost.values()], axis=0)
     return {**lost, _TOGETHER: rest}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from glassrank.backends.threads import single_thread
 from glassrank.deadline import NEVER, Deadline, late_error
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
+from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.kernels import explain_kernels, has_kernels
 from glassrank.explanations.leave_one_out import (
     explain_leave_one_out,
@@ -24,7 +25,6 @@ from glassrank.explanations.leave_one_out import (
 from glassrank.explanations.reading import ReadPassage, read, read_doc
 from glassrank.explanations.structure import (
     FIRST_STAGE,
-    Explanation,
     Mark,
     QueryTerm,
     ScorePart,

@@ -1,26 +1,73 @@
-"""Two explanations side by side, and the HTML file of one or two. The file works
+"""One explanation, or two side by side, as text, as JSON and as one HTML file. The file works
 without scripts and without a network, and its content security policy forbids both.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from glassrank.explanations import html_parts as parts
 from glassrank.explanations.against import differences, values_of
 from glassrank.explanations.headlines import pair_headline
 from glassrank.explanations.structure import (
     Difference,
-    Explanation,
-    ExplanationPair,
+    ExplanationData,
     Group,
+    PairData,
     format_number,
     pick_colour,
     pick_line_style,
 )
+from glassrank.explanations.terminal import draw, render_text
+from glassrank.settings import from_plain, to_plain
+
+SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
+"""Names and versions of the JSON formats; the number changes when readers have to."""
 
 _Key = tuple[Group, str, str, int]
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class Explanation(ExplanationData):
+    """Why a document has its score."""
+
+    def to_json(self) -> dict[str, Any]:
+        """In full precision; `docs/reference/explanations.md` describes the fields."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "Explanation":
+        """The inverse of `to_json`."""
+        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
+
+    def __str__(self) -> str:
+        return render_text(draw(self))
+
+
+@dataclass(frozen=True)
+class ExplanationPair(PairData):
+    """Two explanations side by side."""
+
+    left: Explanation
+    right: Explanation
+
+    def to_json(self) -> dict[str, Any]:
+        """Both explanations, and their differences."""
+        return {
+            "schema": COMPARISON_SCHEMA,
+            "left": self.left.to_json(),
+            "right": self.right.to_json(),
+            "differences": to_plain(self.differences),
+            "parts": to_plain(self.parts),
+            "sentence": self.sentence,
+        }
+
+    def __str__(self) -> str:
+        return render_text(draw(self))
 
 
 def compare(left: Explanation, right: Explanation) -> ExplanationPair:
@@ -35,21 +82,17 @@ def compare(left: Explanation, right: Explanation) -> ExplanationPair:
     return ExplanationPair(left, right, listed, parts, pair_headline(*names, parts))
 
 
-def _differences(left: Explanation, right: Explanation) -> tuple[Difference, ...]:
+def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
     """What each path, kernel and query word adds to the left document more than to the right."""
     mine, others = _values(left), _values(right)
-    return tuple(
-        Difference(
-            *key[:3],
-            mine.get(key),
-            others.get(key),
-            mine.get(key, 0.0) - others.get(key, 0.0),
-        )
-        for key in {**mine, **others}
-    )
+    rows = []
+    for key in {**mine, **others}:
+        difference = mine.get(key, 0.0) - others.get(key, 0.0)
+        rows.append(Difference(*key[:3], mine.get(key), others.get(key), difference))
+    return tuple(rows)
 
 
-def _values(explanation: Explanation) -> dict[_Key, float]:
+def _values(explanation: ExplanationData) -> dict[_Key, float]:
     """Values in the order of display; a name that occurs twice gets a number."""
     seen: Counter[tuple[Group, str, str]] = Counter()
     values: dict[_Key, float] = {}
@@ -60,7 +103,7 @@ def _values(explanation: Explanation) -> dict[_Key, float]:
     return values
 
 
-def _iter_values(explanation: Explanation) -> Iterator[tuple[Group, str, str, float]]:
+def _iter_values(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
     yield "score", "score", "", explanation.score
     for part in explanation.parts.children:
         yield "part", part.name, "", part.value
@@ -77,14 +120,14 @@ def _iter_values(explanation: Explanation) -> Iterator[tuple[Group, str, str, fl
                 yield "term", name, path, value
 
 
-def html_page(shown: Explanation | ExplanationPair) -> str:
+def html_page(shown: ExplanationData | PairData) -> str:
     """The whole HTML file."""
-    sides = (shown,) if isinstance(shown, Explanation) else (shown.left, shown.right)
+    sides = (shown,) if isinstance(shown, ExplanationData) else (shown.left, shown.right)
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
     query = parts.escape(sides[0].query.text)
     articles = "\n".join(map(_render_article, sides))
     compared = sentence = ""
-    if isinstance(shown, ExplanationPair):
+    if isinstance(shown, PairData):
         if shown.parts is not None:
             sentence = parts.contrast(shown.sentence, "Left minus right", shown.parts)
         inside = parts.difference_table(shown)
@@ -115,7 +158,7 @@ def html_page(shown: Explanation | ExplanationPair) -> str:
 """
 
 
-def _render_article(explanation: Explanation) -> str:
+def _render_article(explanation: ExplanationData) -> str:
     kind = "additive parts" if explanation.is_additive else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escape(note)}</li>" for note in explanation.notes)

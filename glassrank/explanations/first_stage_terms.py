@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.explanations.structure import FIRST_STAGE, Explanation, ScorePart
+from glassrank.explanations.explanation import Explanation
+from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.index import Index
 from glassrank.index.methods import parse_method
 from glassrank.index.search import RM3, score_terms

@@ -19,13 +19,11 @@ from glassrank.explanations.candidate_baseline import (
 )
 from glassrank.explanations.changes import Change, WhatIf, what_if_among
 from glassrank.explanations.explainers import PASSAGE_TIME_SHARE, explain_text
-from glassrank.explanations.explanation import compare
+from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
 from glassrank.explanations.first_stage_terms import divide_first_stage, split_first_scores
 from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.structure import (
     SIMILAR_DOCS,
-    Explanation,
-    ExplanationPair,
     ScorePart,
     Text,
     format_signed,

@@ -7,10 +7,10 @@ from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
     ARROWS,
     WORDS_ADD,
-    Explanation,
-    ExplanationPair,
+    ExplanationData,
     Mark,
     Matrix,
+    PairData,
     ScorePart,
     Word,
     format_number,
@@ -29,7 +29,7 @@ def escape(text: str) -> str:
     return html.escape(sanitize(text), quote=True)
 
 
-def marked_text(explanation: Explanation) -> str:
+def marked_text(explanation: ExplanationData) -> str:
     """The whole text; salient words are coloured, underlined and numbered."""
     between = (
         f'<span class="cut">{gap}</span>' if unread else gap
@@ -45,7 +45,7 @@ def marked_text(explanation: Explanation) -> str:
     return "".join(phrases)
 
 
-def _word(explanation: Explanation, word: Word, mark: Mark) -> str:
+def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
     shown = escape(explanation.doc.text[word.start : word.stop])
     classes, cues = "w", ""
     if mark.signal is not None and is_coloured(explanation, word, mark):
@@ -58,7 +58,7 @@ def _word(explanation: Explanation, word: Word, mark: Mark) -> str:
     return f'<span class="{classes}" title="{title}">{shown}{cues}</span>'
 
 
-def _describe_mark(explanation: Explanation, mark: Mark) -> str:
+def _describe_mark(explanation: ExplanationData, mark: Mark) -> str:
     phrases = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
@@ -69,7 +69,7 @@ def _describe_mark(explanation: Explanation, mark: Mark) -> str:
     return ", ".join(phrases)
 
 
-def legend(explanation: Explanation) -> str:
+def legend(explanation: ExplanationData) -> str:
     """What each colour, letter and number means."""
     signals = (
         f'<span class="key s{place}">{escape(signal.name)}<sup>{to_letter(place)}</sup></span>'
@@ -83,7 +83,7 @@ def legend(explanation: Explanation) -> str:
     return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
 
 
-def signal_table(explanation: Explanation) -> str:
+def signal_table(explanation: ExplanationData) -> str:
     """What each signal adds on each path."""
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
@@ -91,23 +91,15 @@ def signal_table(explanation: Explanation) -> str:
         heads += [f"{path} weight", f"{path} signal", path]
     rows = []
     for place, signal in enumerate(explanation.signals):
-        cells = [
-            to_letter(place),
-            escape(signal.name),
-            _format_optional(signal.center),
-            _format_optional(signal.width),
-        ]
+        numbers = [signal.center, signal.width]
         for share in signal.paths if paths else ():
-            cells += [
-                _format_optional(share.weight),
-                _format_optional(share.signal),
-                format_number(share.value),
-            ]
-        rows.append([*cells, format_number(signal.value)])
+            numbers += [share.weight, share.signal, share.value]
+        cells = map(_format_optional, [*numbers, signal.value])
+        rows.append([to_letter(place), escape(signal.name), *cells])
     return table("Signals, raw values", [*map(escape, heads), "total"], rows)
 
 
-def term_table(explanation: Explanation) -> str:
+def term_table(explanation: ExplanationData) -> str:
     """What each query word adds on each path."""
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
@@ -119,29 +111,21 @@ def term_table(explanation: Explanation) -> str:
     return table("Query words, raw values", heads, rows)
 
 
-def word_table(explanation: Explanation) -> str:
+def word_table(explanation: ExplanationData) -> str:
     """Every document word's share, and what belongs to no word."""
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escape(explanation.query.words[mark.term].text)
         signal = "" if mark.signal is None else escape(explanation.signals[mark.signal].name)
-        rows.append(
-            [
-                escape(word.text),
-                near,
-                _format_optional(mark.similarity),
-                signal,
-                format_signed(mark.share),
-            ]
-        )
-    rows += [
-        [escape(part.name), "", "", "", format_signed(part.value)] for part in explanation.rest
-    ]
+        similarity = _format_optional(mark.similarity)
+        rows.append([escape(word.text), near, similarity, signal, format_signed(mark.share)])
+    for part in explanation.rest:
+        rows.append([escape(part.name), "", "", "", format_signed(part.value)])
     heads = ["word", "closest query word", "similarity", "signal", "adds"]
     return table(WORDS_ADD, heads, rows)
 
 
-def heat_map(matrix: Matrix, explanation: Explanation) -> str:
+def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
     """A table with the document's words as rows, since there are more of them."""
     words = {"query": explanation.query.words, "document": explanation.doc.words}
     rows, columns, values = matrix.rows, matrix.columns, matrix.values
@@ -206,18 +190,13 @@ def _render_difference(value: float) -> str:
     return f'<span class="{way}">{text} {ARROWS.get(text[0], "")}</span>'
 
 
-def difference_table(comparison: ExplanationPair) -> str:
+def difference_table(comparison: PairData) -> str:
     """What adds more to the left document than to the right."""
-    rows = [
-        [
-            escape(row.name),
-            escape(row.path),
-            _format_optional(row.left),
-            _format_optional(row.right),
-            _render_difference(row.difference),
-        ]
-        for row in comparison.differences
-    ]
+    rows = []
+    for row in comparison.differences:
+        sides = map(_format_optional, (row.left, row.right))
+        difference = _render_difference(row.difference)
+        rows.append([escape(row.name), escape(row.path), *sides, difference])
     return table("Left minus right", ["", "path", "left", "right", "difference"], rows)
 
 

@@ -10,12 +10,7 @@ people can tell apart; a letter or number and a line style say the same.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from glassrank.settings import from_plain, to_plain
-
-SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
-"""Names and versions of the JSON formats; the number changes when readers have to."""
+from typing import Literal
 
 Kind = Literal[
     "score", "member", "path", "window", "words", "term", "signal", "first stage", "constant"
@@ -180,8 +175,8 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Why a document has its score."""
+class ExplanationData:
+    """The explanation of one score; `Explanation` prints it."""
 
     query: Text
     doc_id: str
@@ -210,19 +205,6 @@ class Explanation:
         paths = [[share.path for share in signal.paths] for signal in self.signals]
         return paths[0] if paths and all(names == paths[0] for names in paths) else []
 
-    def to_json(self) -> dict[str, Any]:
-        """In full precision; `docs/reference/explanations.md` describes the fields."""
-        plain: dict[str, Any] = to_plain(self)
-        return {"schema": SCHEMA, **plain}
-
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> "Explanation":
-        """The inverse of `to_json`."""
-        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
-
-    def __str__(self) -> str:
-        return _print(self)
-
 
 def iter_gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
     """(start, stop, is_unread) of the text before each word, and after the last."""
@@ -235,7 +217,7 @@ def iter_gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
     yield at, len(text.text), bool(text.cut or text.passage)
 
 
-def is_coloured(explanation: Explanation, word: Word, mark: Mark) -> bool:
+def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:
     """Whether a word is coloured by default: it is close to a query word, or adds much."""
     if mark.signal is None or not word.is_content:
         return False
@@ -260,36 +242,16 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class ExplanationPair:
-    """Two explanations side by side, and how they differ."""
+class PairData:
+    """Two explanations and how they differ; `ExplanationPair` prints it."""
 
-    left: Explanation
-    right: Explanation
+    left: ExplanationData
+    right: ExplanationData
     differences: tuple[Difference, ...]
     parts: ScorePart | None = None
     """Left minus right, for two documents and one model: of the shape of `Against.parts`."""
     sentence: str = ""
     """Why one document is above the other, in words; empty for two models."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Both explanations, and their differences."""
-        return {
-            "schema": COMPARISON_SCHEMA,
-            "left": self.left.to_json(),
-            "right": self.right.to_json(),
-            "differences": to_plain(self.differences),
-            "parts": to_plain(self.parts),
-            "sentence": self.sentence,
-        }
-
-    def __str__(self) -> str:
-        return _print(self)
-
-
-def _print(shown: Explanation | ExplanationPair) -> str:
-    from glassrank.explanations.terminal import draw, render_text
-
-    return render_text(draw(shown))
 
 
 def format_number(value: float) -> str:

@@ -5,10 +5,11 @@ divides a word's value evenly among its subwords; explanations sum the values of
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from glassrank.explanations.reading import FIRST, LAST
 from glassrank.explanations.structure import (
-    Explanation,
+    ExplanationData,
     Mark,
     Matrix,
     QueryTerm,
@@ -18,6 +19,7 @@ from glassrank.explanations.structure import (
     Word,
 )
 
+Explained = TypeVar("Explained", bound=ExplanationData)
 Places = Sequence[int]
 """Of subwords that belong together."""
 
@@ -73,7 +75,7 @@ def number_words(query: Text) -> dict[int, int]:
     return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
-def merge_subwords(explanation: Explanation) -> Explanation:
+def merge_subwords(explanation: Explained) -> Explained:
     """The explanation by whole words: values are sums of their subwords' values."""
     if [word.text for word in explanation.query.words[:1]] != [FIRST]:
         return explanation  # its words are no subwords: no text contains a [CLS]

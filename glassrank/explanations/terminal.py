@@ -18,8 +18,8 @@ from glassrank.explanations.structure import (
     ARROWS,
     WORDS_ADD,
     Difference,
-    Explanation,
-    ExplanationPair,
+    ExplanationData,
+    PairData,
     ScorePart,
     Signal,
     format_number,
@@ -47,14 +47,14 @@ def render_text(drawn: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-def draw(shown: Explanation | ExplanationPair, full: bool = False) -> Group:
+def draw(shown: ExplanationData | PairData, full: bool = False) -> Group:
     """For a `rich` console: what decides; `full` adds paths, kernels and raw values."""
-    if isinstance(shown, ExplanationPair):
+    if isinstance(shown, PairData):
         return _draw_pair(shown, full)
     return _draw_one(shown, full)
 
 
-def _draw_one(explanation: Explanation, full: bool) -> Group:
+def _draw_one(explanation: ExplanationData, full: bool) -> Group:
     alone = explanation.against is None  # then raw values are all there is
     return Group(
         _head(explanation),
@@ -69,14 +69,14 @@ def _draw_one(explanation: Explanation, full: bool) -> Group:
     )
 
 
-def _tables(explanation: Explanation) -> Iterator[RenderableType]:
+def _tables(explanation: ExplanationData) -> Iterator[RenderableType]:
     yield from _signal_table(explanation)
     yield from _term_table(explanation)
     yield from _word_table(explanation)
     yield _sums(explanation.parts)
 
 
-def _against(explanation: Explanation, full: bool) -> Iterator[RenderableType]:
+def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableType]:
     """The sentence and its table; with `full`, by path and kernel as well."""
     against = explanation.against
     if against is None:
@@ -117,7 +117,7 @@ def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, Score
         yield from _levels(child, depth + 1, most)
 
 
-def _draw_pair(comparison: ExplanationPair, full: bool) -> Group:
+def _draw_pair(comparison: PairData, full: bool) -> Group:
     """Why one document is above the other, both texts in columns, and the differences."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
@@ -144,7 +144,7 @@ def _draw_pair(comparison: ExplanationPair, full: bool) -> Group:
     )
 
 
-def _difference_table(comparison: ExplanationPair) -> Table:
+def _difference_table(comparison: PairData) -> Table:
     table = _table("Differences", "left", "right", "left - right")
     table.add_column("")
     for _, rows in groupby(comparison.differences, key=lambda row: row.group):
@@ -154,7 +154,7 @@ def _difference_table(comparison: ExplanationPair) -> Table:
     return table
 
 
-def marked_text(explanation: Explanation, by_term: bool = False) -> RichText:
+def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
     """The whole text; salient words are coloured and numbered, unread ones are dim."""
     text = explanation.doc.text
     drawn = RichText()
@@ -179,7 +179,7 @@ def marked_text(explanation: Explanation, by_term: bool = False) -> RichText:
     return drawn
 
 
-def _head(explanation: Explanation) -> RichText:
+def _head(explanation: ExplanationData) -> RichText:
     head = RichText()
     if explanation.doc_id:
         head.append(sanitize(explanation.doc_id), style="bold")
@@ -193,7 +193,7 @@ def _head(explanation: Explanation) -> RichText:
     return head
 
 
-def _legend(explanation: Explanation, by_term: bool = False) -> Iterator[RichText]:
+def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[RichText]:
     by_term = by_term and any(mark.term is not None for mark in explanation.marks)
     if by_term:
         words = enumerate(explanation.query.words)
@@ -209,7 +209,7 @@ def _legend(explanation: Explanation, by_term: bool = False) -> Iterator[RichTex
         yield legend
 
 
-def _signal_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     """With the weight and signal of each path if there is room, else with values alone."""
     signals, paths = explanation.signals, explanation.signal_paths
     if not signals:
@@ -258,7 +258,7 @@ def _cells(signal: Signal, full: bool) -> Iterator[str]:
         yield format_number(share.value)
 
 
-def _term_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     if not explanation.terms:
         return
     names = list(explanation.terms[0].paths)
@@ -271,7 +271,7 @@ def _term_table(explanation: Explanation) -> Iterator[RenderableType]:
     yield table
 
 
-def _largest_words(explanation: Explanation) -> Iterator[RichText]:
+def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
     marked = zip(explanation.doc.words, explanation.marks, strict=True)
     found = [(word, mark) for word, mark in marked if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))
@@ -282,7 +282,7 @@ def _largest_words(explanation: Explanation) -> Iterator[RichText]:
         yield RichText(f"{WORDS_ADD}. The largest: {', '.join(largest_words)}.")
 
 
-def _word_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     """The document words with the largest shares, in the order of the text."""
     described = list(zip(explanation.doc.words, explanation.marks, strict=True))
     order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
@@ -321,7 +321,7 @@ def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
         yield f"{len(others)} more", math.fsum(parts[n].value for n in others)
 
 
-def _notes(explanation: Explanation) -> Iterator[RichText]:
+def _notes(explanation: ExplanationData) -> Iterator[RichText]:
     for note in explanation.notes:
         yield RichText(note, style="italic")
 

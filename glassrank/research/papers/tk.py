@@ -176,11 +176,13 @@ class TKWindowed(ContextualRanker):
         """Strengths of the windows, strongest first, as many as there are weights."""
         strength = window_strength(scores, self.scales[number])  # (B, W)
         most = len(self.rank_weights[number])
+
+        def fit(values: Tensor) -> Tensor:
+            return functional.pad(values[:, :most], (0, max(0, most - values.shape[1])))
+
         if self.config.authors_padding:
-            strength = functional.pad(strength[:, :most], (0, max(0, most - strength.shape[1])))
-            return strength.sort(dim=1, descending=True).values, strength
-        ranked = strength.sort(dim=1, descending=True).values[:, :most]
-        return functional.pad(ranked, (0, max(0, most - ranked.shape[1]))), strength
+            strength = fit(strength)
+        return fit(strength.sort(dim=1, descending=True).values), strength
 
 
 def log_counts(counts: Tensor) -> Tensor:

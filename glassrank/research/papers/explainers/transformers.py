@@ -157,15 +157,12 @@ def _make_signal(name: str, pair: ScoredPair, weights: Tensor, values: list[floa
 
 def _mores_matrices(pair: ScoredPair, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
     """In the order of the paper's Figure 2."""
-    if "doc_attention" in maps and pair.num_doc_tokens <= MAX_DRAWN:
-        layers = _average_heads(maps["doc_attention"])
-        name = f"document module, layer {len(layers)}"
-        yield to_matrix(name, layers[-1], rows="document", attention=True)
-    if "query_attention" in maps:
-        layers = _average_heads(maps["query_attention"])
-        yield to_matrix(
-            f"query module, layer {len(layers)}", layers[-1], columns="query", attention=True
-        )
+    modules: dict[str, Side] = {"doc_attention": "document", "query_attention": "query"}
+    for part, side in modules.items():
+        if part in maps and (side == "query" or pair.num_doc_tokens <= MAX_DRAWN):
+            layers = _average_heads(maps[part])
+            name = f"{side} module, layer {len(layers)}"
+            yield to_matrix(name, layers[-1], side, side, attention=True)
     for number, block in enumerate(blocks):
         yield to_matrix(f"block {number + 1}: query to document", block, attention=True)
 

@@ -100,10 +100,10 @@ def _shares(
     without = score.repeat(len(places), 1)  # (D, W)
     without[places, window] -= loss.sum((0, 2))
     without[places, window] *= left.sum((0, 2)) != 0  # a window of this word alone is empty now
-    before = (_rank_weights(model, number, score[None]) * window_strength(score, scale)).sum(
-        1
-    )  # (1,)
-    after = (_rank_weights(model, number, without) * window_strength(without, scale)).sum(1)  # (D,)
+    before, after = (
+        (_rank_weights(model, number, scores) * window_strength(scores, scale)).sum(1)
+        for scores in (score[None], without)
+    )  # (1,), (D,)
     whole = loss.sum((0, 2))  # (D,)
     return loss * ((before - after) / torch.where(whole != 0, whole, 1))[:, None]
 
