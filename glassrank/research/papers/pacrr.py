@@ -26,7 +26,7 @@ from glassrank.models.model import ModelInfo, Output, TokenBatch, TokenEmbedding
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.ngrams import NGrams, RowsToScore, k_max, masked_softmax
 
-Words = TypeVar("Words", TokenBatch, TokenEmbeddings)
+Tokens = TypeVar("Tokens", TokenBatch, TokenEmbeddings)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class PACRR(WordRanker):
         return Output(self.combine(torch.cat(rows, -1)), parts)
 
 
-def cut(words: Words, length: int) -> Words:
+def cut(words: Tokens, length: int) -> Tokens:
     """The first words: layer sizes or positions depend on a longest length."""
     return type(words)(*(tensor[:, :length] for tensor in words))
 
