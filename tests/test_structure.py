@@ -95,7 +95,7 @@ def test_one_module_name_is_one_idea() -> None:
 SAME_THING = frozenset(
     # The plain maths and its fast forms; a change, and the request for it; what an index and what a
     # store is made of.
-    "Change Layer Manifest _Layer _SumNorm".split()
+    "Change Layer Manifest _Layer".split()
 )
 
 

@@ -74,10 +74,6 @@ class ScoredPair:
         score = output.score.item()
         return cls(model, query_batch, doc_batch, *tokens, query, doc, output, score, deadline)
 
-    def check_deadline(self) -> None:
-        """Raises a LateError when the deadline has passed."""
-        self.deadline.check("this explanation")
-
     @property
     def num_doc_tokens(self) -> int:
         """How many document tokens the model reads."""

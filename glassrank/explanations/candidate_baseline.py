@@ -25,13 +25,14 @@ from glassrank.explanations.explainers import (
     get_passage,
 )
 from glassrank.explanations.explanation import Explanation
-from glassrank.explanations.first_stage_terms import OTHER_WORDS, FirstStageTerms
+from glassrank.explanations.first_stage_terms import OTHER_WORDS
 from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
 from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
 from glassrank.explanations.reading import ReadPassage, TokenizedText, read
 from glassrank.explanations.structure import FIRST_STAGE, SIMILAR_DOCS, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
-from glassrank.models.model import TokenEmbeddings, make_batch, no_gradients, to_array
+from glassrank.index.search import TopK
+from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, no_gradients, to_array
 from glassrank.models.text_batches import batch_by_length
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_scorer import index_sizes
@@ -44,14 +45,6 @@ _DOCS_AT_ONCE, _PASSAGES_AT_ONCE = 256, 8
 """Stored documents, and encoded passages, between two looks at the clock."""
 _TOKENS_AT_ONCE = 4096  # with padding, of documents of like length
 _MIN_DOCS = 2  # with fewer there is nothing to compare with
-
-
-@dataclass(frozen=True)
-class RankedDocs:
-    """The re-ranked documents, in the first stage's order."""
-
-    numbers: NDArray[np.int64]
-    first_scores: NDArray[np.float32]
 
 
 _WHOLE_FIRST_STAGE = Key(None, "", None, FIRST_STAGE)
@@ -80,7 +73,7 @@ class CandidateBaseline:
     """The parts of one model's scores for the candidates of one query."""
 
     _query: _Query
-    _candidates: RankedDocs
+    _candidates: TopK
     _docs: int
     """How many of the candidates have values."""
     _table: Table
@@ -90,11 +83,13 @@ class CandidateBaseline:
         cls,
         stage: IndexStage,
         text: str,
-        candidates: RankedDocs,
+        candidates: TopK,
         deadline: Deadline,
-        first_stage: FirstStageTerms | None = None,
+        split_first_scores: Callable[[TopK], NDArray[np.float64] | None],
+        regularization: Mapping[int, float],
     ) -> "CandidateBaseline":
-        """Reads as many candidates as there is time for, the first stage's best first."""
+        """Reads as many candidates as there is time for, the first stage's best first.
+        `regularization` is what similar documents add to candidates, by their numbers."""
         reranker = stage.reranker
         query = _Query(stage, text, read(reranker, text, "query"), reranker.encode_query(text))
         # A stored batch of a small model is over before a second thread wakes up.
@@ -103,16 +98,14 @@ class CandidateBaseline:
         with nullcontext() if uses_threads else single_thread():
             docs, table = _collect(_iter_tables(query, candidates, deadline), deadline)
         table = _merge_words(query, table)
-        table |= _split_first_stage(query.model, candidates, docs, first_stage)
+        weight = query.model.first_stage_weight
+        if weight is not None and docs:
+            ranked = candidates.head(docs)
+            table |= _split_first_stage(weight.item(), ranked.scores, split_first_scores(ranked))
+        if regularization:
+            numbers = candidates.docs[:docs].tolist()
+            table[_SIMILAR_DOCS] = np.array([regularization.get(n, 0.0) for n in numbers])
         return cls(query, candidates, docs, table)
-
-    def regularized(self, by_doc: Mapping[int, float]) -> "CandidateBaseline":
-        """With what similar documents add to candidates, by their numbers."""
-        if not by_doc:
-            return self
-        numbers = self._candidates.numbers[: self._docs].tolist()
-        added = np.array([by_doc.get(number, 0.0) for number in numbers])
-        return replace(self, _table={**self._table, _SIMILAR_DOCS: added})
 
     def annotate(self, explanation: Explanation) -> Explanation:
         """Adds to the explanation of one document what puts it above the candidates or below."""
@@ -120,8 +113,10 @@ class CandidateBaseline:
             return explanation
         own = self._get_values(explanation)
         table = self._table
-        if any(key.path == FIRST_STAGE for key in table) and own.get(_WHOLE_FIRST_STAGE):
-            table = _merge_first_stage(table)
+        divided = [values for key, values in table.items() if key.path == FIRST_STAGE]
+        if divided and own.get(_WHOLE_FIRST_STAGE):
+            table = {key: values for key, values in table.items() if key.path != FIRST_STAGE}
+            table[_WHOLE_FIRST_STAGE] = np.sum(divided, axis=0)
         if _WHOLE_FIRST_STAGE not in table:  # the first stage does not find this document
             own = {key: value for key, value in own.items() if key != _WHOLE_FIRST_STAGE}
         return replace(
@@ -131,7 +126,7 @@ class CandidateBaseline:
                 {key: float(values.mean()) for key, values in table.items()},
                 [word.text for word in explanation.query.words],
                 docs=self._docs,
-                of=len(self._candidates.numbers),
+                of=len(self._candidates.docs),
                 is_additive=self._query.model.info.is_additive,
                 rival=self._find_rival(explanation.doc_id, table),
             ),
@@ -140,12 +135,12 @@ class CandidateBaseline:
     def _find_rival(self, doc_id: str, table: Table) -> Rival | None:
         snapshot = self._query.stage.snapshot
         totals = np.sum(list(table.values()), axis=0)  # (docs,)
-        own = self._candidates.numbers[: self._docs] == snapshot.find(doc_id)
+        own = self._candidates.docs[: self._docs] == snapshot.find(doc_id)
         if own.all():
             return None
         best = int(np.where(own, -np.inf, totals).argmax())
         values = {key: float(column[best]) for key, column in table.items()}
-        return Rival(snapshot.doc_id(int(self._candidates.numbers[best])), values)
+        return Rival(snapshot.doc_id(int(self._candidates.docs[best])), values)
 
     def _get_values(self, explanation: Explanation) -> Values:
         """The leaves of an additive explanation; otherwise what each query word adds."""
@@ -181,7 +176,7 @@ def _collect(tables: Iterator[tuple[int, Table]], deadline: Deadline) -> tuple[i
 
 
 def _iter_tables(
-    query: _Query, candidates: RankedDocs, deadline: Deadline
+    query: _Query, candidates: TopK, deadline: Deadline
 ) -> Iterator[tuple[int, Table]]:
     """(count, values) of chunks of candidates, in the way that the model allows."""
     if not query.model.info.is_additive:
@@ -191,7 +186,7 @@ def _iter_tables(
     else:
         yield from _explain_each(query, candidates, deadline)
         return
-    for some in _chunk(query.stage, candidates.numbers[:most]):
+    for some in _chunk(query.stage, candidates.docs[:most]):
         table: Table = {}
         try:
             for places, parts in _iter_batches(query, some, split, deadline):
@@ -203,11 +198,11 @@ def _iter_tables(
 
 
 def _explain_each(
-    query: _Query, candidates: RankedDocs, deadline: Deadline
+    query: _Query, candidates: TopK, deadline: Deadline
 ) -> Iterator[tuple[int, Table]]:
     """Explains one document after the other, without the first stage's share."""
     stage = query.stage
-    pairs = zip(candidates.numbers, candidates.first_scores, strict=True)
+    pairs = zip(candidates.docs, candidates.scores, strict=True)
     for number, first_score in list(pairs)[: _MAX_DOCS["explained"]]:
         doc = stage.snapshot.doc(int(number))
         try:
@@ -284,33 +279,22 @@ def _ablate_terms(query: _Query, docs: TokenEmbeddings) -> Table:
     numbers = iter(units)
     for batch in iter_ablated(query.tokens.batch, units, docs.mask.shape[1]):
         for row in range(len(batch.ids)):
-            one = type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1])
+            one = TokenBatch(batch.ids[row : row + 1], batch.mask[row : row + 1])
             lost[Key(next(numbers)[0], "", None, "")] = whole - score(model.encode_query(one))
     rest = whole - np.sum([np.zeros(count), *lost.values()], axis=0)
     return {**lost, _TOGETHER: rest}
 
 
 def _split_first_stage(
-    model: Any, candidates: RankedDocs, docs: int, terms: FirstStageTerms | None
+    weight: float, scores: NDArray[np.float32], values: NDArray[np.float64] | None
 ) -> Table:
     """What the first stage adds, by query word if its score is a sum over them."""
-    if model.first_stage_weight is None or not docs:
-        return {}
-    weight = model.first_stage_weight.item()
-    scores = candidates.first_scores[:docs]
-    values = None if terms is None else terms.by_word(candidates.numbers[:docs], scores)
     if values is None:
         return {_WHOLE_FIRST_STAGE: weight * scores.astype(np.float64)}
     *own, rest = (weight * values).T
     table = {Key(q, FIRST_STAGE, None, ""): column for q, column in enumerate(own)}
     table[Key(None, FIRST_STAGE, None, OTHER_WORDS)] = rest
     return {key: column for key, column in table.items() if column.any()}
-
-
-def _merge_first_stage(table: Table) -> Table:
-    whole = np.sum([table[key] for key in table if key.path == FIRST_STAGE], axis=0)
-    kept = {key: values for key, values in table.items() if key.path != FIRST_STAGE}
-    return {**kept, _WHOLE_FIRST_STAGE: whole}
 
 
 def _merge_words(query: _Query, table: Table) -> Table:

@@ -100,9 +100,7 @@ def what_if(
         own_first = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
         after[doc : doc + 1], _ = _scores(reranker, query, [given[doc]], own_first, deadline)
-    columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
-    text = join_title(given[doc])
-    return WhatIf(query, text, doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+    return WhatIf(query, join_title(given[doc]), doc, _compare(before, after))
 
 
 def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
@@ -180,10 +178,8 @@ def what_if_among(
         after.update(zip(some, scores[-1].tolist(), strict=True))
         took = left - deadline.remaining()
     kept = sorted(before)
-    columns = [[scores[number] for number in kept] for scores in (before, after)]
-    ranks = [_ranks(np.array(column, np.float32)) for column in columns]
-    moved = tuple(Moved(*row) for row in zip(*columns, *ranks, strict=True))
-    return replace(alone, doc=kept.index(doc), moved=moved), kept
+    columns = [np.array([scores[n] for n in kept], np.float32) for scores in (before, after)]
+    return replace(alone, doc=kept.index(doc), moved=_compare(*columns)), kept
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
@@ -245,8 +241,7 @@ def _join(chunks: Sequence[str]) -> str:
     return "".join(joined)
 
 
-def _ranks(scores: NDArray[np.float32]) -> list[int]:
-    order = np.argsort(-scores, kind="stable")
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(1, len(order) + 1)
-    return ranks.tolist()
+def _compare(before: NDArray[np.float32], after: NDArray[np.float32]) -> tuple[Moved, ...]:
+    ranks = [np.argsort(np.argsort(-scores, kind="stable")) + 1 for scores in (before, after)]
+    columns = before.tolist(), after.tolist(), ranks[0].tolist(), ranks[1].tolist()
+    return tuple(Moved(*row) for row in zip(*columns, strict=True))

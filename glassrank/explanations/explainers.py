@@ -23,7 +23,13 @@ from glassrank.explanations.leave_one_out import (
     select_salient,
 )
 from glassrank.explanations.reading import ReadPassage, read, read_doc
-from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
+from glassrank.explanations.structure import (
+    FIRST_STAGE,
+    Mark,
+    QueryTerm,
+    ScorePart,
+    Text,
+)
 from glassrank.explanations.subword_merging import merge_subwords
 from glassrank.explanations.summands import explain_summands
 from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
@@ -65,14 +71,63 @@ def explain_text(
     stands for the whole text. Subwords are merged to words, unless `subwords` is true. Raises a
     LateError at the deadline.
     """
-    doc = as_doc(text)
+    doc, model = as_doc(text), reranker.model
     with single_thread() if reranker.is_deterministic else nullcontext():
         if passage == "best":
             stored = embeddings is not None  # of the whole text
             passage = None if stored else find_best_passage(reranker, query, doc, deadline)
-        explanation = _explain_tokens(
-            reranker, query, doc, doc_id, first_stage, embeddings, passage, left_out, deadline
+        query_text, doc_text = read(reranker, query, "query"), read_doc(reranker, doc, passage)
+        ranked = reranker.encode_doc(doc_text.batch) if embeddings is None else embeddings
+        if left_out is not None:
+            kept = left_out.kept(to_array(doc_text.batch.ids)[0])
+            doc_text = doc_text.only(kept)
+            if embeddings is None:
+                ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))
+        # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
+        on_cpu = reranker.device is None or reranker.device.type == "cpu"
+        pair = ScoredPair.of(
+            model,
+            query_text.batch,
+            doc_text.batch,
+            query_text.words,
+            doc_text.words,
+            ranked,
+            reranker.encode_query_ids(query_text.batch) if on_cpu else None,
+            deadline,
         )
+        attribution = explain_pair(replace(pair, score=_score(reranker, pair, None)))
+        score = _score(reranker, pair, first_stage)
+    added = []
+    if model.first_stage_weight is not None and first_stage is not None:
+        value = model.first_stage_weight.item() * first_stage
+        added.append(ScorePart(FIRST_STAGE, FIRST_STAGE, value))
+    if passage is not None and passage.further:
+        added.append(ScorePart(OTHER_PASSAGES, "constant", passage.further))
+    root = ScorePart.total("score", "score", (*attribution.parts, *added))
+    query_text = query_text.cut_to(len(pair.query_tokens))
+    doc_text = doc_text.cut_to(pair.num_doc_tokens)
+    terms = attribution.terms
+    explanation = Explanation(
+        query=query_text.text,
+        doc_id=doc_id,
+        doc=doc_text.text,
+        model=model.name,
+        score=score + (passage.further if passage else 0.0),
+        is_additive=attribution.is_additive,
+        parts=root,
+        terms=_sum_terms(root, len(pair.query_tokens)) if terms is None else terms,
+        signals=attribution.signals,
+        marks=attribution.marks,
+        rest=(*attribution.rest, *added),
+        matrices=attribution.matrices,
+        notes=(
+            *attribution.notes,
+            *_passage_notes(reranker, passage),
+            *query_text.notes("query"),
+            *doc_text.notes("document"),
+            *_score_notes(reranker, first_stage, is_stored=embeddings is not None),
+        ),
+    )
     return _mark_content(explanation if subwords else merge_subwords(explanation))
 
 
@@ -113,72 +168,6 @@ def _find_closest_content(
         return replace(mark, term=term, similarity=similarity)
     signal = min(range(len(centers)), key=lambda k: abs((centers[k] or 0.0) - similarity))
     return replace(mark, term=term, similarity=similarity, signal=signal)
-
-
-def _explain_tokens(
-    reranker: Reranker,
-    query: str,
-    doc: Doc,
-    doc_id: str,
-    first_stage: float | None,
-    embeddings: TokenEmbeddings | None,
-    passage: ReadPassage | None,
-    left_out: TokenFilter | None,
-    deadline: Deadline,
-) -> Explanation:
-    model = reranker.model
-    query_text, doc_text = read(reranker, query, "query"), read_doc(reranker, doc, passage)
-    ranked = reranker.encode_doc(doc_text.batch) if embeddings is None else embeddings
-    if left_out is not None:
-        kept = left_out.kept(to_array(doc_text.batch.ids)[0])
-        doc_text = doc_text.only(kept)
-        if embeddings is None:
-            ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))
-    # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
-    on_cpu = reranker.device is None or reranker.device.type == "cpu"
-    pair = ScoredPair.of(
-        model,
-        query_text.batch,
-        doc_text.batch,
-        query_text.words,
-        doc_text.words,
-        ranked,
-        reranker.encode_query_ids(query_text.batch) if on_cpu else None,
-        deadline,
-    )
-    pair = replace(pair, score=_score(reranker, pair, None))
-    attribution = explain_pair(pair)
-    added = []
-    if model.first_stage_weight is not None and first_stage is not None:
-        value = model.first_stage_weight.item() * first_stage
-        added.append(ScorePart(FIRST_STAGE, FIRST_STAGE, value))
-    if passage is not None and passage.further:
-        added.append(ScorePart(OTHER_PASSAGES, "constant", passage.further))
-    root = ScorePart.total("score", "score", (*attribution.parts, *added))
-    query_text = query_text.cut_to(len(pair.query_tokens))
-    doc_text = doc_text.cut_to(pair.num_doc_tokens)
-    terms = attribution.terms
-    return Explanation(
-        query=query_text.text,
-        doc_id=doc_id,
-        doc=doc_text.text,
-        model=model.name,
-        score=_score(reranker, pair, first_stage) + (passage.further if passage else 0.0),
-        is_additive=attribution.is_additive,
-        parts=root,
-        terms=_sum_terms(root, len(pair.query_tokens)) if terms is None else terms,
-        signals=attribution.signals,
-        marks=attribution.marks,
-        rest=(*attribution.rest, *added),
-        matrices=attribution.matrices,
-        notes=(
-            *attribution.notes,
-            *_passage_notes(reranker, passage),
-            *query_text.notes("query"),
-            *doc_text.notes("document"),
-            *_score_notes(reranker, first_stage, is_stored=embeddings is not None),
-        ),
-    )
 
 
 def explain_pair(pair: ScoredPair) -> Attribution:

@@ -85,16 +85,11 @@ def compare(left: Explanation, right: Explanation) -> ExplanationPair:
 def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
     """What each path, kernel and query word adds to the left document more than to the right."""
     mine, others = _values(left), _values(right)
-    keys = [*mine, *(key for key in others if key not in mine)]
-    return tuple(
-        Difference(
-            *key[:3],
-            mine.get(key),
-            others.get(key),
-            mine.get(key, 0.0) - others.get(key, 0.0),
-        )
-        for key in keys
-    )
+    rows = []
+    for key in {**mine, **others}:
+        difference = mine.get(key, 0.0) - others.get(key, 0.0)
+        rows.append(Difference(*key[:3], mine.get(key), others.get(key), difference))
+    return tuple(rows)
 
 
 def _values(explanation: ExplanationData) -> dict[_Key, float]:
@@ -133,7 +128,8 @@ def html_page(shown: ExplanationData | PairData) -> str:
     articles = "\n".join(map(_render_article, sides))
     compared = sentence = ""
     if isinstance(shown, PairData):
-        sentence = parts.pair(shown)
+        if shown.parts is not None:
+            sentence = parts.contrast(shown.sentence, "Left minus right", shown.parts)
         inside = parts.difference_table(shown)
         compared = f'<details class="wide"><summary>By kernel</summary>{inside}</details>'
     return f"""<!doctype html>
@@ -167,21 +163,22 @@ def _render_article(explanation: ExplanationData) -> str:
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escape(note)}</li>" for note in explanation.notes)
     score = f"score <strong>{format_number(explanation.score)}</strong>, {kind}"
-    differences = ""
-    if explanation.against is not None:
-        heading = parts.escape(explanation.against.heading)
-        differences = f"<h3>{heading}</h3>\n{parts.tree(explanation.against.parts)}"
+    against, contrast, differences = explanation.against, "", ""
+    if against is not None:
+        contrast = parts.contrast(against.sentence, against.heading, against.parts)
+        heading = parts.escape(against.heading)
+        differences = f"<h3>{heading}</h3>\n{parts.tree(against.parts)}"
     return f"""<article>
 <h2>{parts.escape(explanation.doc_id or "document")}</h2>
 <p>{parts.escape(explanation.model)}, {score}</p>
-{parts.against(explanation)}
+{contrast}
 {parts.marked_text(explanation)}
 {parts.legend(explanation)}
 {f'<ul class="faint">{notes}</ul>' if notes else ""}
-{"" if explanation.against else parts.term_table(explanation)}
+{"" if against else parts.term_table(explanation)}
 <details><summary>Kernels and raw values</summary>
 {differences}
-{parts.term_table(explanation) if explanation.against else ""}
+{parts.term_table(explanation) if against else ""}
 {parts.signal_table(explanation)}
 <h3>The score as a sum</h3>
 {parts.tree(explanation.parts)}

@@ -24,30 +24,32 @@ OTHER_WORDS = "other words"
 Values = NDArray[np.float64]
 
 
-class FirstStageTerms:
-    """What each word of one query adds to the first stage's scores."""
-
-    def __init__(self, index: Index, method: str, query: str, words: Sequence[str]) -> None:
-        self._snapshot = index.snapshot
-        self._method = parse_method(method)
-        self._query = Counter(index.terms(query))
-        own = [index.terms(word) for word in words]
-        self._shares = np.zeros((len(self._query), len(words) + 1))  # (terms, Q + 1)
-        for row, term in enumerate(self._query):
-            places = [place for place, terms in enumerate(own) if term in terms]
-            self._shares[row, places or [-1]] = 1 / max(1, len(places))
-
-    def by_word(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> Values | None:
-        """(docs, Q + 1), last what belongs to no word; None if scores are no sums over terms."""
-        if isinstance(self._method, RM3):
-            return None
-        values = score_terms(self._snapshot, self._query, docs, self._method) @ self._shares
-        totals = np.asarray(scores, np.float64)
-        rest = totals - values.sum(1)
-        if (np.abs(rest) > _ROUNDING * np.maximum(1, np.abs(totals))).any():
-            return None
-        values[np.arange(len(docs)), np.abs(values).argmax(1)] += rest  # sums stay exact
-        return np.asarray(values)
+def split_first_scores(
+    index: Index,
+    method: str,
+    query: str,
+    words: Sequence[str],
+    docs: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> Values | None:
+    """What each word of the query adds to the first stage's scores (docs, Q + 1); last what belongs
+    to no word. None if scores are no sums over terms."""
+    parsed = parse_method(method)
+    if isinstance(parsed, RM3):
+        return None
+    terms = Counter(index.terms(query))
+    own = [index.terms(word) for word in words]
+    shares = np.zeros((len(terms), len(words) + 1))  # (terms, Q + 1)
+    for row, term in enumerate(terms):
+        places = [place for place, word_terms in enumerate(own) if term in word_terms]
+        shares[row, places or [-1]] = 1 / max(1, len(places))
+    values: Values = score_terms(index.snapshot, terms, docs, parsed) @ shares
+    totals = scores.astype(np.float64)
+    rest = totals - values.sum(1)
+    if (np.abs(rest) > _ROUNDING * np.maximum(1, np.abs(totals))).any():
+        return None
+    values[np.arange(len(docs)), np.abs(values).argmax(1)] += rest  # sums stay exact
+    return values
 
 
 def divide_first_stage(explanation: Explanation, values: Sequence[float]) -> Explanation:

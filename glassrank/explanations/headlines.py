@@ -16,8 +16,11 @@ def quote(names: Sequence[str]) -> str:
     >>> quote(["csv", "read", "csv", "file"])
     '“csv”, “read” and “file”'
     """
-    each = [f"“{name}”" for name in dict.fromkeys(names)]
-    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+    return _join([f"“{name}”" for name in dict.fromkeys(names)])
+
+
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def headline(parts: ScorePart, rival: str = "", above_rival: ScorePart | None = None) -> str:
@@ -30,9 +33,7 @@ def headline(parts: ScorePart, rival: str = "", above_rival: ScorePart | None = 
     """
     leads = above_rival is not None and above_rival.value >= 0
     sentence = _against_mean(parts, leads)
-    if above_rival is None:
-        return sentence
-    return f"{sentence} {_against_rival(rival, above_rival)}"
+    return sentence if above_rival is None else f"{sentence} {_against_rival(rival, above_rival)}"
 
 
 def _against_mean(parts: ScorePart, leads: bool) -> str:
@@ -47,20 +48,14 @@ def _against_mean(parts: ScorePart, leads: bool) -> str:
     if not more:
         return "No word sets it apart from the others."
     one = len(set(more)) == 1
-    alone = "" if one else _mostly(parts, more)
-    where = "put it first" if leads else "lift it above the others"
-    verb = where.replace("put", "puts", 1).replace("lift", "lifts", 1) if one else where
-    return f"{quote(more)} {verb}{alone}{_though(less, 'less')}."
+    is_main = not one and _sum(parts, more[:1]) > _MAIN_SHARE * _sum(parts, more)
+    mostly = f", mostly “{more[0]}”" if is_main else ""
+    verb, where = ("put", "first") if leads else ("lift", "above the others")
+    return f"{quote(more)} {verb}{'s' if one else ''} it {where}{mostly}{_though(less, 'less')}."
 
 
 def _though(names: Sequence[str], how: str) -> str:
     return f", though it has {how} of {quote(names[:2])}" if names else ""
-
-
-def _mostly(parts: ScorePart, more: Sequence[str]) -> str:
-    return (
-        f", mostly “{more[0]}”" if _sum(parts, more[:1]) > _MAIN_SHARE * _sum(parts, more) else ""
-    )
 
 
 def _against_rival(rival: str, parts: ScorePart) -> str:
@@ -96,21 +91,20 @@ def pair_headline(left: str, right: str, parts: ScorePart) -> str:
         negated = [child.scaled(-1) for child in parts.children]
         return pair_headline(right, left, ScorePart.total("", "score", negated))
     more, less = (_largest(parts, sign, _MAX_WORDS) for sign in (1, -1))
-    context = _context(parts)
     reasons = [f"for {_quote_values(more)}"] if more else []
-    if context > 0 and (not more or context >= _MIN_SHARE * more[0].value):
-        reasons.append(f"as it fits the query as a whole (+{context:.2f})")
-    similar = _similar(parts)
-    if similar > 0 and (not more or similar >= _MIN_SHARE * more[0].value):
-        reasons.append(f"as documents similar to it score higher (+{similar:.2f})")
+    for value, reason in (
+        (_context(parts), "it fits the query as a whole"),
+        (_similar(parts), "documents similar to it score higher"),
+    ):
+        if value > 0 and (not more or value >= _MIN_SHARE * more[0].value):
+            reasons.append(f"as {reason} (+{value:.2f})")
     why = ", and ".join(reasons) or "by no word alone"
     other = f"; {right} has more of {_quote_values(less)}" if less else ""
     return f"{left} stands above {right} {why}{other}."
 
 
 def _quote_values(parts: Sequence[ScorePart]) -> str:
-    each = [f"“{part.name}” (+{abs(part.value):.2f})" for part in parts]
-    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+    return _join([f"“{part.name}” (+{abs(part.value):.2f})" for part in parts])
 
 
 def _largest(parts: ScorePart, sign: int, most: int) -> list[ScorePart]:

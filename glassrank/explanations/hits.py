@@ -3,26 +3,31 @@ store, with the same first stage, rounded or exact as the pipeline ranks."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explanations.candidate_baseline import (
     CandidateBaseline,
-    RankedDocs,
     count_encoded_passages,
     find_ranked_passage,
 )
 from glassrank.explanations.changes import Change, WhatIf, what_if_among
 from glassrank.explanations.explainers import PASSAGE_TIME_SHARE, explain_text
 from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
-from glassrank.explanations.first_stage_terms import FirstStageTerms, divide_first_stage
+from glassrank.explanations.first_stage_terms import divide_first_stage, split_first_scores
 from glassrank.explanations.reading import ReadPassage, read
-from glassrank.explanations.structure import SIMILAR_DOCS, ScorePart, Text, format_signed
+from glassrank.explanations.structure import (
+    SIMILAR_DOCS,
+    ScorePart,
+    Text,
+    format_signed,
+)
 from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.index.search import TopK
 from glassrank.models.model import TokenEmbeddings
@@ -92,7 +97,7 @@ def explain_docs(
     if pipeline.retrieval != "bm25":
         found_ways = found or list(map(ranking.describe_found, doc_ids))
         explanations = [
-            replace(explanation, notes=(*explanation.notes, *([f"Found {how}."] if how else [])))
+            _add_note(explanation, f"Found {how}.") if how else explanation
             for explanation, how in zip(explanations, found_ways, strict=True)
         ]
     regularization = regularization or [
@@ -105,36 +110,38 @@ def explain_docs(
     ]
 
 
+def _add_note(explanation: Explanation, note: str) -> Explanation:
+    return replace(explanation, notes=(*explanation.notes, note))
+
+
 def _add_regularization(explanation: Explanation, added: float) -> Explanation:
     """With what similar documents add, as a part of its own."""
     if not added:
         return explanation
     part = ScorePart(SIMILAR_DOCS, "constant", added)
     root = explanation.parts
-    note = (
-        f"Candidates that are similar to it have {'higher' if added > 0 else 'lower'} scores, "
-        f"which changes its own by {format_signed(added)}."
-    )
-    return replace(
+    changed = replace(
         explanation,
         score=explanation.score + added,
         parts=ScorePart.total(root.name, root.kind, (*root.children, part)),
         rest=(*explanation.rest, part),
-        notes=(*explanation.notes, note),
+    )
+    return _add_note(
+        changed,
+        f"Candidates that are similar to it have {'higher' if added > 0 else 'lower'} scores, "
+        f"which changes its own by {format_signed(added)}.",
     )
 
 
+@dataclass(frozen=True)
 class _FullRanking:
     """What the stages of a pipeline rank for one query without a budget; computed when needed."""
 
-    def __init__(
-        self, pipeline: Pipeline, query: str, method: str | None, deadline: Deadline
-    ) -> None:
-        self._pipeline = pipeline
-        self._query = query
-        self._method = method
-        self._deadline = deadline
-        self._baselines: dict[int, CandidateBaseline] = {}
+    _pipeline: Pipeline
+    _query: str
+    _method: str | None
+    _deadline: Deadline
+    _baselines: dict[int, CandidateBaseline] = field(default_factory=dict)
 
     @cached_property
     def _candidates(self) -> TopK:
@@ -143,16 +150,11 @@ class _FullRanking:
 
     @cached_property
     def _final(self) -> Ranking:
-        pipeline, deadline = self._pipeline, self._deadline.share(_RANKING_TIME_SHARE)
-        return next(
-            pipeline.stream(
-                self._query,
-                pipeline.candidates,
-                deadline=deadline,
-                method=self._method,
-                first=False,
-            )
+        deadline, k = self._deadline.share(_RANKING_TIME_SHARE), self._pipeline.candidates
+        rankings = self._pipeline.stream(
+            self._query, k, deadline=deadline, method=self._method, first=False
         )
+        return next(rankings)
 
     def ranked_by(self, doc_id: str) -> int:
         """The stage that ranks a document, 0 if none does; computes scores only if it must."""
@@ -182,19 +184,19 @@ class _FullRanking:
 
     def divide_first_stage(self, explanation: Explanation, score: float | None) -> Explanation:
         """Divides the first stage's share by query word, if its score is a sum over them."""
-        terms = self._make_first_stage_terms(explanation.query)
-        if terms is None or score is None:
+        if score is None:
             return explanation
         number = self._pipeline.index.snapshot.find(explanation.doc_id)
-        values = terms.by_word(np.array([number]), np.array([score], np.float32))
+        top = TopK(np.array([number]), np.array([score], np.float32))
+        values = self._split_first_scores(explanation.query, top)
         return explanation if values is None else divide_first_stage(explanation, values[0])
 
-    def _make_first_stage_terms(self, query: Text) -> FirstStageTerms | None:
+    def _split_first_scores(self, query: Text, top: TopK) -> NDArray[np.float64] | None:
         pipeline = self._pipeline
         if pipeline.first_stage is not None:
             return None
-        words = [word.text for word in query.words]
-        return FirstStageTerms(pipeline.index, self._method or pipeline.method, self._query, words)
+        words, method = [word.text for word in query.words], self._method or pipeline.method
+        return split_first_scores(pipeline.index, method, self._query, words, top.docs, top.scores)
 
     def get_baseline(self, number: int) -> CandidateBaseline:
         """The baseline of the stage of this number, which counts from 1."""
@@ -207,11 +209,12 @@ class _FullRanking:
                 self._query,
                 self._list_ranked(number),
                 self._deadline.share(_BASELINE_TIME_SHARE),
-                self._make_first_stage_terms(words),
-            ).regularized(self.get_regularization(number))
+                partial(self._split_first_scores, words),
+                self.get_regularization(number),
+            )
         return self._baselines[number]
 
-    def _list_ranked(self, number: int) -> RankedDocs:
+    def _list_ranked(self, number: int) -> TopK:
         """The documents that a stage ranks; all candidates if it would take long to find out."""
         pipeline, found = self._pipeline, self._candidates
         stages = pipeline.stages
@@ -225,7 +228,7 @@ class _FullRanking:
             docs = np.array([find(hit.doc_id) for hit in hits], np.int64)
             scores = np.array([hit.first_score or 0.0 for hit in hits], np.float32)
         # Models use the scores of the index's own first stage only.
-        return RankedDocs(docs, scores if pipeline.first_stage is None else np.zeros_like(scores))
+        return TopK(docs, scores if pipeline.first_stage is None else np.zeros_like(scores))
 
 
 def explain_hits(
@@ -265,11 +268,11 @@ def _note_listed_score(explanation: Explanation, hit: Hit) -> Explanation:
     """Adds a note if the list has another score, which keeps a hit below those of later models."""
     if math.isclose(explanation.score, hit.score, rel_tol=1e-3, abs_tol=1e-3):
         return explanation
-    note = (
+    return _add_note(
+        explanation,
         f"The list has the score {hit.score:.4f}, which keeps the document below those that a "
-        "later model ranked, or that were ranked in time."
+        "later model ranked, or that were ranked in time.",
     )
-    return replace(explanation, notes=(*explanation.notes, note))
 
 
 def compare_if_two(explanations: Sequence[Explanation]) -> Explanation | ExplanationPair:

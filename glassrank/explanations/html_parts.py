@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
+    ARROWS,
     WORDS_ADD,
     ExplanationData,
     Mark,
@@ -19,7 +20,6 @@ from glassrank.explanations.structure import (
     to_letter,
 )
 
-_ARROWS = {"up": "▲", "down": "▼", "": ""}
 STRONGEST = 0.6
 """The darkest shade of a heat map: numbers stay readable on it."""
 
@@ -91,19 +91,11 @@ def signal_table(explanation: ExplanationData) -> str:
         heads += [f"{path} weight", f"{path} signal", path]
     rows = []
     for place, signal in enumerate(explanation.signals):
-        cells = [
-            to_letter(place),
-            escape(signal.name),
-            _format_optional(signal.center),
-            _format_optional(signal.width),
-        ]
+        numbers = [signal.center, signal.width]
         for share in signal.paths if paths else ():
-            cells += [
-                _format_optional(share.weight),
-                _format_optional(share.signal),
-                format_number(share.value),
-            ]
-        rows.append([*cells, format_number(signal.value)])
+            numbers += [share.weight, share.signal, share.value]
+        cells = map(_format_optional, [*numbers, signal.value])
+        rows.append([to_letter(place), escape(signal.name), *cells])
     return table("Signals, raw values", [*map(escape, heads), "total"], rows)
 
 
@@ -125,18 +117,10 @@ def word_table(explanation: ExplanationData) -> str:
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escape(explanation.query.words[mark.term].text)
         signal = "" if mark.signal is None else escape(explanation.signals[mark.signal].name)
-        rows.append(
-            [
-                escape(word.text),
-                near,
-                _format_optional(mark.similarity),
-                signal,
-                format_signed(mark.share),
-            ]
-        )
-    rows += [
-        [escape(part.name), "", "", "", format_signed(part.value)] for part in explanation.rest
-    ]
+        similarity = _format_optional(mark.similarity)
+        rows.append([escape(word.text), near, similarity, signal, format_signed(mark.share)])
+    for part in explanation.rest:
+        rows.append([escape(part.name), "", "", "", format_signed(part.value)])
     heads = ["word", "closest query word", "similarity", "signal", "adds"]
     return table(WORDS_ADD, heads, rows)
 
@@ -182,22 +166,8 @@ def _render_branch(part: ScorePart, depth: int) -> str:
     )
 
 
-def against(explanation: ExplanationData) -> str:
-    """What puts the document above the others: a sentence and a table."""
-    found = explanation.against
-    if found is None:
-        return ""
-    return _render_contrast(found.sentence, found.heading, found.parts)
-
-
-def pair(comparison: PairData) -> str:
-    """Why one of two documents is above the other: a sentence and a table."""
-    if comparison.parts is None:
-        return ""
-    return _render_contrast(comparison.sentence, "Left minus right", comparison.parts)
-
-
-def _render_contrast(sentence: str, heading: str, parts: ScorePart) -> str:
+def contrast(sentence: str, heading: str, parts: ScorePart) -> str:
+    """What puts a document above the others, or above one: a sentence and a table."""
     shown = (*parts.children, parts)
     low, high = (sign * max(0.0, *(sign * part.value for part in shown)) for sign in (-1, 1))
     rows = [[escape(p.name), _render_difference(p.value), _render_bar(p, low, high)] for p in shown]
@@ -216,22 +186,17 @@ def _render_bar(part: ScorePart, low: float, high: float) -> str:
 
 def _render_difference(value: float) -> str:
     text = format_signed(value)
-    way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
-    return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
+    way = {"+": "up", "-": "down"}.get(text[0], "")
+    return f'<span class="{way}">{text} {ARROWS.get(text[0], "")}</span>'
 
 
 def difference_table(comparison: PairData) -> str:
     """What adds more to the left document than to the right."""
-    rows = [
-        [
-            escape(row.name),
-            escape(row.path),
-            _format_optional(row.left),
-            _format_optional(row.right),
-            _render_difference(row.difference),
-        ]
-        for row in comparison.differences
-    ]
+    rows = []
+    for row in comparison.differences:
+        sides = map(_format_optional, (row.left, row.right))
+        difference = _render_difference(row.difference)
+        rows.append([escape(row.name), escape(row.path), *sides, difference])
     return table("Left minus right", ["", "path", "left", "right", "difference"], rows)
 
 

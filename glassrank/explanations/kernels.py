@@ -11,7 +11,7 @@ up to the score; what the words add together belongs to none of them.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,17 +24,19 @@ from glassrank.explanations.attribution import (
     ScoredPair,
     Values,
     make_marks,
+    make_part,
     make_path,
     spread_over_windows,
     to_float64,
     to_matrix,
 )
+from glassrank.explanations.leave_one_out import TOGETHER
 from glassrank.explanations.structure import PathShare, ScorePart, Signal
 from glassrank.models.model import Model, to_array
 from glassrank.text.english import MARKERS
 
-TOGETHER, WITHOUT_WORDS = "together", "without words"
-"""What belongs to no document word: what they add together; or what a text without words has."""
+WITHOUT_WORDS = "without words"
+"""What a text without words has: it belongs to no document word."""
 TINY = 1e-30
 NEAR = 0.4
 """Kernels around similarities below this are not coloured by default."""
@@ -62,28 +64,25 @@ def explain_kernels(pair: ScoredPair) -> Attribution:
     scoring_heads = pair.model.scoring_heads()
     names = _matrix_names(len(scoring_heads))
     paths: list[KernelPath] = []
-    similarities: list[Values] = []
-    strength = np.zeros((pair.num_doc_tokens, len(kernels)))  # (D, K)
-    for number, readout in enumerate(scoring_heads):
+    similarities: dict[str, Values] = {}
+    best: Values = np.zeros((1, pair.num_doc_tokens, len(kernels)))  # (1, D, K) of all matrices
+    for number, (name, readout) in enumerate(zip(names, scoring_heads, strict=True)):
         similarity = _similarity(pair, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
         each = [compute_kernel(similarity, kernels, number) for number in range(len(kernels))]
         values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
         paths += _paths(pair, readout, number, values)
-        similarities.append(to_float64(similarity))
-        if len(values):
-            strength = np.maximum(strength, values.max(0))
-    shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
-    nearest = find_nearest_kernels(similarities[0], kernels)
+        similarities[name] = to_float64(similarity)
+        best = np.concatenate([best, values]).max(0, keepdims=True)
     signals = name_kernels(kernels)
-    parts = tuple(make_path(p.name, pair.query_tokens, p.part.tolist(), signals) for p in paths)
-    return Attribution(
-        is_additive=True,
-        parts=parts,
-        signals=make_kernel_signals(kernels, [_column(path) for path in paths], strength, nearest),
-        marks=make_marks(shares, similarities[0], nearest),
-        rest=(make_remainder(parts, shares, WITHOUT_WORDS if markers(pair) else TOGETHER),),
-        matrices=tuple(map(to_matrix, names, similarities)),
+    return attribute_to_kernels(
+        tuple(make_path(p.name, pair.query_tokens, p.part.tolist(), signals) for p in paths),
+        kernels,
+        [_column(path) for path in paths],
+        best,
+        np.stack([path.shares for path in paths]).sum(0),  # (Q, D, K)
+        similarities,
+        WITHOUT_WORDS if markers(pair) else TOGETHER,
     )
 
 
@@ -140,7 +139,7 @@ def _paths(
         name_paths(model, "log")[number],
         log,
         signal,
-        _own(parts["log"], number)[: len(values)],
+        _own(parts["log"], number, values),
         spread_over_windows(shares, 0, ngram - 1, pair.num_doc_tokens)[0],
     )
     if "length" in model.info.summands:
@@ -152,13 +151,7 @@ def _paths(
             shares[:, empty] = 0
         else:  # without the word the document is shorter, too
             shares = by_length * (signal[:, None] - weight[:, None] * left / max(words, 1))
-        yield KernelPath(
-            "length",
-            by_length,
-            signal,
-            _own(parts["length"], number)[: len(values)],
-            shares,
-        )
+        yield KernelPath("length", by_length, signal, _own(parts["length"], number, values), shares)
 
 
 def markers(pair: ScoredPair) -> list[int]:
@@ -166,15 +159,15 @@ def markers(pair: ScoredPair) -> list[int]:
     return [place for place, token in enumerate(pair.doc_tokens) if token in MARKERS]
 
 
+def _own(part: Any, number: int, like: Values) -> Values:
+    """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q, K)."""
+    own = to_float64(part[0, : len(like)])
+    return own if own.ndim == 2 else own[:, number]
+
+
 def log_counts(counts: Values) -> Values:
     """Logarithms of soft counts, floored as in the models."""
     return np.log(np.maximum(counts, FLOOR))
-
-
-def _own(part: Any, number: int) -> Values:
-    """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q', K)."""
-    values = to_float64(part[0])
-    return values if values.ndim == 2 else values[:, number]
 
 
 def _column(path: KernelPath) -> list[PathShare]:
@@ -187,15 +180,21 @@ def name_kernels(kernels: Kernels) -> list[str]:
     return [f"kernel {center}" for center in kernels.centers]
 
 
-def make_kernel_signals(
+def attribute_to_kernels(
+    parts: tuple[ScorePart, ...],
     kernels: Kernels,
     columns: list[list[PathShare]],  # one for each path, each of K
-    strength: Any,  # (D, K)
-    nearest: list[int],  # (D,)
-) -> tuple[Signal, ...]:
-    """A signal for each kernel, with what it adds on each path."""
+    values: Any,  # (Q, D, K)
+    shares: Any,  # (Q, D, K)
+    similarities: Mapping[str, Any],  # each (Q, D); words are coloured by the first
+    remainder: str = TOGETHER,
+) -> Attribution:
+    """A signal for each kernel, with what it adds on each path, and the shares of words."""
+    similarity = np.asarray(next(iter(similarities.values())))
+    nearest = _find_nearest(similarity, kernels)
     coloured = _choose_coloured(kernels, nearest)
-    return tuple(
+    strength = np.asarray(values).max(0, initial=0.0)  # (D, K)
+    signals = tuple(
         Signal(
             name,
             kernels.centers[k],
@@ -206,6 +205,15 @@ def make_kernel_signals(
             is_highlighted=k in coloured,
         )
         for k, name in enumerate(name_kernels(kernels))
+    )
+    total = math.fsum(part.value for part in parts)
+    return Attribution(
+        is_additive=True,
+        parts=parts,
+        signals=signals,
+        marks=make_marks(shares, similarity, nearest),
+        rest=(make_part(remainder, total, [float(shares.sum())]),),
+        matrices=tuple(to_matrix(name, matrix) for name, matrix in similarities.items()),
     )
 
 
@@ -223,16 +231,10 @@ def _choose_coloured(kernels: Kernels, nearest: list[int]) -> set[int]:
     return coloured
 
 
-def make_remainder(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
-    """What is left of the score without the shares of words."""
-    whole = math.fsum(part.value for part in parts)
-    return ScorePart(name, "constant", whole - float(shares.sum()))
-
-
-def find_nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:
+def _find_nearest(similarity: NDArray[Any], kernels: Kernels) -> list[int]:
     """The kernel whose center is closest to each word's best similarity: (Q, D) to D numbers."""
     if not len(similarity):
         return [0] * similarity.shape[1]
-    distance = np.abs(np.asarray(similarity).max(0)[:, None] - np.array(kernels.centers))  # (D, K)
+    distance = np.abs(similarity.max(0)[:, None] - np.array(kernels.centers))  # (D, K)
     nearest: list[int] = distance.argmin(1).tolist()
     return nearest

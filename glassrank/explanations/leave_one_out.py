@@ -4,7 +4,7 @@ own.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from glassrank.explanations.attribution import (
     scale_columns,
     to_matrix,
 )
-from glassrank.explanations.structure import Mark, QueryTerm, ScorePart, Signal
+from glassrank.explanations.structure import Mark, Matrix, QueryTerm, ScorePart, Signal
 from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
 from glassrank.models.model import TokenBatch, TokenEmbeddings, make_batch, no_gradients, to_array
 
@@ -49,10 +49,7 @@ def explain_leave_one_out(pair: ScoredPair) -> Attribution:
     matrix = None if similarity is None else pair.trim_padding(similarity)
     return Attribution(
         is_additive=False,
-        parts=(
-            *make_term_parts(pair.query_tokens, terms),
-            make_part(TOGETHER, score, terms),
-        ),
+        parts=(*make_term_parts(pair.query_tokens, terms), make_part(TOGETHER, score, terms)),
         signals=(make_ablation_signal(words),),
         marks=make_ablation_marks(words, matrix),
         rest=(make_part(TOGETHER, score, words),),
@@ -65,17 +62,35 @@ def explain_leave_one_out_subwords(pair: ScoredPair) -> Attribution:
     """For a model that keeps no token apart, such as a bi-encoder: leaves out whole words."""
     runs = merge_runs(group_subwords(pair.doc_tokens), MAX_ABLATIONS)
     shares = share_evenly(ablate_doc(pair, runs), runs, pair.num_doc_tokens)
-    parts = ablate_query_parts(pair)
     no_attention = np.zeros((len(pair.query_tokens), pair.num_doc_tokens))
+    signals = [make_ablation_signal(shares)]
+    return attribute_to_subwords(pair, runs, signals, [shares], no_attention)
+
+
+def attribute_to_subwords(
+    pair: ScoredPair,
+    units: Units,
+    signals: Sequence[Signal],
+    by_signal: Sequence[Sequence[float]],  # (S, D)
+    attention: Any,  # (Q, D)
+    matrices: Iterable[Matrix] = (),
+    notes: Sequence[str] = (SUBWORDS_APPROXIMATE,),
+) -> Attribution:
+    """The score as a sum over the query's words, and what the document's words add."""
+    words = group_subwords(pair.query_tokens)
+    lost = share_evenly(ablate_query(pair, words), words, len(pair.query_tokens))
+    places = _list_subwords(pair.query_tokens)
+    terms = [ScorePart(pair.query_tokens[place], "term", lost[place], place) for place in places]
+    marks = _make_subword_marks(pair, units, by_signal, attention)
     return Attribution(
         is_additive=False,
-        parts=parts,
-        signals=(make_ablation_signal(shares),),
-        marks=make_subword_marks(pair, runs, [shares], no_attention),
-        rest=(make_part(TOGETHER, pair.score, shares),),
-        matrices=(),
-        terms=make_terms(parts),
-        notes=(SUBWORDS_APPROXIMATE,),
+        parts=(*terms, make_part(TOGETHER, pair.score, (term.value for term in terms))),
+        signals=tuple(signals),
+        marks=marks,
+        rest=(make_part(TOGETHER, pair.score, (mark.share for mark in marks)),),
+        matrices=tuple(matrices),
+        terms=tuple(QueryTerm(place, lost[place], {}) for place in places),
+        notes=tuple(notes),
     )
 
 
@@ -109,7 +124,7 @@ def _ablate(
     score = pair.output.score.item()
     lost: list[float] = []
     for batch in batches:
-        pair.check_deadline()
+        pair.deadline.check("this explanation")
         with no_gradients(pair.model):
             left = pair.model.interact(*encode(batch)).score
         lost += (score - to_array(left).astype(np.float64)).tolist()
@@ -154,25 +169,7 @@ def select_salient(values: Sequence[float], share: float = MIN_SALIENT_SHARE) ->
     return [value > 0 and value >= least for value in values]
 
 
-def ablate_query_parts(pair: ScoredPair) -> tuple[ScorePart, ...]:
-    """The score as a sum over the query's subwords, and what they add together."""
-    words = group_subwords(pair.query_tokens)
-    lost = ablate_query(pair, words)
-    shares = share_evenly(lost, words, len(pair.query_tokens))
-    terms = [
-        ScorePart(pair.query_tokens[place], "term", shares[place], place)
-        for word in words
-        for place in word
-    ]
-    return (*terms, make_part(TOGETHER, pair.score, (term.value for term in terms)))
-
-
-def make_terms(parts: Sequence[ScorePart]) -> tuple[QueryTerm, ...]:
-    """What each query word adds, where the parts are those of query words."""
-    return tuple(QueryTerm(p.number, p.value, {}) for p in parts if p.number is not None)
-
-
-def make_subword_marks(
+def _make_subword_marks(
     pair: ScoredPair,
     units: Units,
     by_signal: Sequence[Sequence[float]],  # (S, D)

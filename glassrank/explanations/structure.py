@@ -275,8 +275,10 @@ def format_signed(value: float) -> str:
 COLOURS = (
     *("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999"),
 )
-_LETTERS = "abcdefghijklmnoprstuvwxyz"
-_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"  # superscript letters; Unicode has no q
+_LETTERS = "abcdefghijklmnoprstuvwxyz"  # Unicode has no superscript q
+_RAISED = str.maketrans(f"{_LETTERS}0123456789", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹")
+ARROWS = {"+": "▲", "-": "▼"}
+"""By the sign of a printed number: nothing depends on colour alone."""
 LINES = ("solid", "double", "dashed", "dotted", "wavy")
 
 
@@ -292,21 +294,12 @@ def to_letter(place: int) -> str:
     return name
 
 
-def superscript_letter(place: int) -> str:
+def superscript(name: str) -> str:
     """
-    >>> superscript_letter(1)
-    'ᵇ'
+    >>> superscript("b12")
+    'ᵇ¹²'
     """
-    return to_letter(place).translate(str.maketrans(_LETTERS, _RAISED))
-
-
-def superscript_number(place: int) -> str:
-    """The number of a query word, from 1.
-
-    >>> superscript_number(0), superscript_number(11)
-    ('¹', '¹²')
-    """
-    return str(place + 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return name.translate(_RAISED)
 
 
 def pick_colour(place: int) -> str:

@@ -65,30 +65,20 @@ def share_evenly(values: Sequence[float], units: Sequence[Places], count: int) -
     return shares
 
 
-def _has_subwords(query: Text) -> bool:
-    """Whether its words are subwords: the query then begins with [CLS], which no text contains."""
-    return [word.text for word in query.words[:1]] == [FIRST]
-
-
 def group_query_words(query: Text) -> list[Places]:
     """The places of each query word, or of its subwords: what ablation leaves out together."""
-    words = [word.text for word in query.words]
-    return (
-        group_subwords(words) if _has_subwords(query) else [[place] for place in range(len(words))]
-    )
+    return group_subwords([word.text for word in query.words])
 
 
 def number_words(query: Text) -> dict[int, int]:
     """For each place in a query, the number of its word after merging."""
-    if not _has_subwords(query):
-        return {place: place for place in range(len(query.words))}
     return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
 def merge_subwords(explanation: Explained) -> Explained:
     """The explanation by whole words: values are sums of their subwords' values."""
-    if not _has_subwords(explanation.query):
-        return explanation
+    if [word.text for word in explanation.query.words[:1]] != [FIRST]:
+        return explanation  # its words are no subwords: no text contains a [CLS]
     query, doc = _units(explanation.query), _units(explanation.doc)
     query_text = merge_text_subwords(explanation.query)
     number = number_words(explanation.query)
@@ -142,27 +132,16 @@ def _merge_word(text: Text, unit: Places) -> Word:
 
 
 def _merge_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word]) -> ScorePart:
-    children: list[ScorePart] = []
-    groups: dict[int, list[ScorePart]] = {}
-    for child in part.children:
-        child = _merge_part(child, number, names)
-        if child.kind != "term" or child.number is None:
-            children.append(child)
-            continue
-        word = number[child.number]
-        if word not in groups:  # keeps its place
-            groups[word] = []
-            children.append(replace(child, name=names[word].text, number=word))
-        groups[word].append(child)
-    return replace(
-        part,
-        children=tuple(
-            child
-            if child.kind != "term" or child.number is None
-            else _sum_of(child, groups[child.number])
-            for child in children
-        ),
+    groups: dict[tuple[bool, int], list[ScorePart]] = {}  # by word, or each part by itself
+    for place, child in enumerate(part.children):
+        is_word = child.kind == "term" and child.number is not None
+        key = is_word, place if child.number is None or not is_word else number[child.number]
+        groups.setdefault(key, []).append(_merge_part(child, number, names))
+    children = (
+        _sum_of(replace(own[0], name=names[at].text, number=at), own) if is_word else own[0]
+        for (is_word, at), own in groups.items()
     )
+    return replace(part, children=tuple(children))
 
 
 def _sum_of(word: ScorePart, subwords: Sequence[ScorePart]) -> ScorePart:

@@ -94,7 +94,7 @@ def _ablate_masked(pair: ScoredPair) -> Values:
     step = max(1, _CELLS_AT_ONCE // max(1, pair.query.mask.shape[1] * pair.doc.mask.shape[1]))
     lost = [whole[:, :0]]
     for start in range(0, pair.num_doc_tokens, step):
-        pair.check_deadline()
+        pair.deadline.check("this explanation")
         places = list(range(start, min(start + step, pair.num_doc_tokens)))
         docs = pair.doc.rows([0] * len(places))  # copies
         docs.mask[list(range(len(places))), places] = 0

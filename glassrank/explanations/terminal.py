@@ -5,6 +5,7 @@ signal, as in `receptorᵇ`.
 import io
 import math
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -14,6 +15,7 @@ from rich.text import Text as RichText
 
 from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
+    ARROWS,
     WORDS_ADD,
     Difference,
     ExplanationData,
@@ -25,8 +27,7 @@ from glassrank.explanations.structure import (
     is_coloured,
     iter_gaps,
     pick_colour,
-    superscript_letter,
-    superscript_number,
+    superscript,
     to_letter,
 )
 
@@ -89,8 +90,8 @@ def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableTyp
 def _bars(root: ScorePart, levels: int = 0) -> Table:
     table = _table("", "difference")
     table.title = None
-    for _ in ("arrow", "bar"):
-        table.add_column("")
+    table.add_column("")  # arrow
+    table.add_column("")  # bar
     most = max(abs(part.value) for part in (*root.children, root))
     for part in (*root.children, root):
         if part is root:
@@ -126,11 +127,10 @@ def _draw_pair(comparison: PairData, full: bool) -> Group:
     if full:
         texts.add_row(*(Group(*_against(side, full)) for side in sides))
     texts.add_row(*(marked_text(side, by_term=not full) for side in sides))
-    differences = (
-        _difference_table(comparison)
-        if full or comparison.parts is None
-        else Group(RichText("Left minus right:"), _bars(comparison.parts))
-    )
+    if full or comparison.parts is None:
+        differences: RenderableType = _difference_table(comparison)
+    else:
+        differences = Group(RichText("Left minus right:"), _bars(comparison.parts))
     legends = {line.plain: line for side in sides for line in _legend(side, by_term=not full)}
     notes = {line.plain: line for side in sides for line in _notes(side)}
     sentence = [RichText(sanitize(comparison.sentence), style="bold"), RichText()]
@@ -147,12 +147,10 @@ def _draw_pair(comparison: PairData, full: bool) -> Group:
 def _difference_table(comparison: PairData) -> Table:
     table = _table("Differences", "left", "right", "left - right")
     table.add_column("")
-    group = ""
-    for row in comparison.differences:
-        if row.group != group and group:
-            table.add_section()
-        group = row.group
-        table.add_row(*_difference(row))
+    for _, rows in groupby(comparison.differences, key=lambda row: row.group):
+        table.add_section()
+        for row in rows:
+            table.add_row(*_difference(row))
     return table
 
 
@@ -169,14 +167,13 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
         shown = sanitize(text[word.start : word.stop])
         if mark.signal is None or not is_coloured(explanation, word, mark):
             drawn.append(shown)
+            continue
+        if by_term and mark.term is not None:
+            place, cue = mark.term, str(mark.term + 1)
         else:
-            by_word = by_term and mark.term is not None
-            place = mark.term if by_word and mark.term is not None else mark.signal
-            drawn.append(shown, style=f"bold underline {pick_colour(place)}")
-            drawn.append(
-                (superscript_number if by_word else superscript_letter)(place),
-                style=pick_colour(place),
-            )
+            place, cue = mark.signal, to_letter(mark.signal)
+        drawn.append(shown, style=f"bold underline {pick_colour(place)}")
+        drawn.append(superscript(cue), style=pick_colour(place))
     start, stop, unread = next(between)
     drawn.append(sanitize(text[start:stop]), style="dim" if unread else "")
     return drawn
@@ -197,22 +194,18 @@ def _head(explanation: ExplanationData) -> RichText:
 
 
 def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[RichText]:
+    by_term = by_term and any(mark.term is not None for mark in explanation.marks)
+    if by_term:
+        words = enumerate(explanation.query.words)
+        keys = {q: f"{sanitize(w.text)}{superscript(str(q + 1))}" for q, w in words if w.is_content}
+    else:
+        signals = enumerate(explanation.signals)
+        keys = {k: f"{s.name}{superscript(to_letter(k))}" for k, s in signals if s.is_highlighted}
     legend = RichText()
-    if by_term and any(mark.term is not None for mark in explanation.marks):
-        for place, word in enumerate(explanation.query.words):
-            if word.is_content:
-                text = f"{sanitize(word.text)}{superscript_number(place)}"
-                legend.append(text, style=f"underline {pick_colour(place)}")
-                legend.append("   ")
-        yield legend
-        return
-    for place, signal in enumerate(explanation.signals):
-        if signal.is_highlighted:
-            legend.append(
-                f"{signal.name}{superscript_letter(place)}", style=f"underline {pick_colour(place)}"
-            )
-            legend.append("   ")
-    if legend:
+    for place, key in keys.items():
+        legend.append(key, style=f"underline {pick_colour(place)}")
+        legend.append("   ")
+    if by_term or legend:
         yield legend
 
 
@@ -313,23 +306,19 @@ def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 def _sums(root: ScorePart) -> Table:
     """Two levels of the tree below its root; tables, HTML and JSON have the rest."""
     table = _table("Sums", "value")
-    for part in [root, *root.children]:
-        table.add_row(
-            RichText(("" if part is root else "  ") + part.name), format_number(part.value)
-        )
-        if part is not root:
-            for name, value in _largest(part.children):
-                table.add_row(RichText(f"    {name}"), format_number(value))
+    table.add_row(RichText(root.name), format_number(root.value))
+    for part in root.children:
+        table.add_row(RichText(f"  {part.name}"), format_number(part.value))
+        for name, value in _largest(part.children):
+            table.add_row(RichText(f"    {name}"), format_number(value))
     return table
 
 
 def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
-    kept = sorted(parts, key=lambda part: -abs(part.value))[:MAX_CHILDREN]
-    chosen = {id(part) for part in kept}
-    others = [part for part in parts if id(part) not in chosen]
-    yield from ((sanitize(part.name), part.value) for part in parts if id(part) in chosen)
-    if others:
-        yield f"{len(others)} more", math.fsum(part.value for part in others)
+    order = sorted(range(len(parts)), key=lambda place: -abs(parts[place].value))
+    yield from ((sanitize(parts[n].name), parts[n].value) for n in sorted(order[:MAX_CHILDREN]))
+    if others := order[MAX_CHILDREN:]:
+        yield f"{len(others)} more", math.fsum(parts[n].value for n in others)
 
 
 def _notes(explanation: ExplanationData) -> Iterator[RichText]:
@@ -340,10 +329,8 @@ def _notes(explanation: ExplanationData) -> Iterator[RichText]:
 def _differing(value: float) -> Iterator[RichText]:
     """With a sign and an arrow: nothing depends on colour alone."""
     text = format_signed(value)
-    up, down = text.startswith("+"), text.startswith("-")
-    style = _style(value)
-    yield RichText(text, style=style)
-    yield RichText("▲" if up else "▼" if down else "", style=style)
+    yield RichText(text, style=_style(value))
+    yield RichText(ARROWS.get(text[0], ""), style=_style(value))
 
 
 def _style(value: float) -> str:

@@ -15,7 +15,8 @@ from glassrank.explanations.structure import (
     format_number,
     format_signed,
     is_coloured,
-    superscript_letter,
+    superscript,
+    to_letter,
 )
 from glassrank.explanations.terminal import draw, render_text
 from glassrank.models import Ranker
@@ -123,7 +124,7 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
     assert any(coloured)
     assert not all(coloured)
     plain = render_text(draw(found, full=True), width=300)
-    letters = "".join(superscript_letter(place) for place in range(len(found.signals)))
+    letters = "".join(superscript(to_letter(place)) for place in range(len(found.signals)))
     assert len(re.findall(f"[{letters}]", plain.split("kernel 1.0")[0])) == sum(coloured)
 
 

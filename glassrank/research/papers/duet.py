@@ -19,6 +19,7 @@ from torch.nn import functional
 from glassrank.backends.match import match_matrix, unit
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
+from glassrank.research.papers.pacrr import cut, lengthen
 
 SAME_WORD = 1 - 1e-4
 """Cosines above this are of one word with itself, also when one side was stored as bf16 or int8."""
@@ -78,12 +79,8 @@ class Duet(WordRanker):
         self.doc_windows = nn.Conv1d(hidden, hidden, 1)
         self.distributed_dense = _dense(hidden * config.doc_windows, hidden, config.dropout)
         self.combine = nn.Sequential(
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
+            *_layers(hidden, hidden, config.dropout),
+            *_layers(hidden, hidden, config.dropout),
             nn.Linear(hidden, 1),
             *([nn.ReLU()] if config.last_relu else []),
         )
@@ -99,8 +96,8 @@ class Duet(WordRanker):
         return _cut(words, self.config.doc_length)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        q = _fit(query, self.config.query_length)  # vectors (B, Q', E)
-        d = _fit(doc, self.config.doc_length)  # vectors (B, D', E)
+        q = lengthen(self.query_words(query), self.config.query_length)  # vectors (B, Q', E)
+        d = lengthen(self.doc_words(doc), self.config.doc_length)  # vectors (B, D', E)
         # Unit vectors here and not in `encode_doc`: a stored vector is a little off its length.
         similarity = match_matrix(unit(q.vectors), unit(d.vectors), q.mask, d.mask)  # (B, Q', D')
         if self.config.local == "exact":
@@ -146,32 +143,18 @@ class Duet(WordRanker):
 
 
 def _dense(inputs: int, hidden: int, dropout: float) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Dropout(dropout),
-        nn.Linear(inputs, hidden),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Linear(hidden, hidden),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-    )
+    layers = _layers(inputs, hidden, dropout), _layers(hidden, hidden, dropout)
+    return nn.Sequential(nn.Dropout(dropout), *layers[0], *layers[1])
+
+
+def _layers(inputs: int, outputs: int, dropout: float) -> tuple[nn.Module, ...]:
+    return nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(dropout)
 
 
 def _cut(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
     """At most `length` words, padding zero."""
-    mask = words.mask[:, :length]
-    return TokenEmbeddings(words.vectors[:, :length] * mask[..., None], mask, words.idf[:, :length])
-
-
-def _fit(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
-    """Exactly `length` words, padding zero."""
-    vectors, mask, idf = _cut(words, length)
-    missing = length - mask.shape[1]
-    return TokenEmbeddings(
-        functional.pad(vectors, (0, 0, 0, missing)),
-        functional.pad(mask, (0, missing)),
-        functional.pad(idf, (0, missing)),
-    )
+    words = cut(words, length)
+    return words.with_vectors(words.vectors * words.mask[..., None])
 
 
 def _resize(matrix: Tensor, rows: int, columns: int) -> Tensor:

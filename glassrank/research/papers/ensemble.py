@@ -7,14 +7,13 @@ used as any other model: its token embeddings are those of its members, side by 
 
 import math
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.models.families import ENSEMBLE
@@ -33,6 +32,7 @@ from glassrank.models.io.model_folder import (
 from glassrank.models.io.torch_files import FILE_NAMES, load_files
 from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
+from glassrank.research.papers.pacrr import cut, lengthen
 from glassrank.settings import from_plain, to_plain
 from glassrank.storage.atomic_folders import (
     MANIFEST,
@@ -96,11 +96,11 @@ class Ensemble(Ranker):
             super().mix_first_stage(total / len(members))
         with torch.no_grad():
             self._query_shapes = [
-                _shape(member.encode_query(_any_text(member)), member, "query_length", length)
+                _shape(member, member.encode_query, "query_length", length)
                 for member, (length, _) in zip(members, lengths, strict=True)
             ]
             self._doc_shapes = [
-                _shape(member.encode_doc(_any_text(member)), member, "doc_length", length)
+                _shape(member, member.encode_doc, "doc_length", length)
                 for member, (_, length) in zip(members, lengths, strict=True)
             ]
 
@@ -144,42 +144,30 @@ class Ensemble(Ranker):
         return text
 
 
-def _any_text(member: Ranker) -> TokenBatch:
-    """A text to learn the shape of a member's encodings: stored ones come back flat."""
-    ids = torch.ones(1, 1, dtype=torch.long, device=next(member.parameters()).device)
-    return TokenBatch(ids, ids.float())
-
-
-def _shape(words: TokenEmbeddings, member: Ranker, limit: str, length: int) -> _Shape:
-    """Some members cut texts at a limit of their own."""
-    longest = min(length, getattr(member.config, limit, length))
-    return _Shape(longest, tuple(words.vectors.shape[2:]))
-
-
-def cut(batch: TokenBatch, length: int) -> TokenBatch:
-    """The first tokens of each text."""
-    return TokenBatch(batch.ids[:, :length], batch.mask[:, :length])
+def _shape(
+    member: Ranker, encode: Callable[[TokenBatch], TokenEmbeddings], limit: str, length: int
+) -> _Shape:
+    """As a text of one token shows. Some members cut texts at a limit of their own."""
+    ids = torch.ones(1, 1, dtype=torch.long, device=member.device)
+    axes = encode(TokenBatch(ids, ids.float())).vectors.shape[2:]
+    return _Shape(min(length, getattr(member.config, limit, length)), tuple(axes))
 
 
 def _side_by_side(encoded: Sequence[TokenEmbeddings], mask: Tensor) -> TokenEmbeddings:
     """Vectors (B, L, sum of all members' sizes) and idf (B, L, members); zeros where a member
     reads no further."""
-    vectors, idf = [], []
-    for words in encoded:
-        missing = mask.shape[1] - words.mask.shape[1]
-        vectors.append(functional.pad(words.vectors.flatten(2), (0, 0, 0, missing)))
-        idf.append(functional.pad(words.idf, (0, missing)))
-    return TokenEmbeddings(torch.cat(vectors, 2), mask, torch.stack(idf, 2))
+    padded = [lengthen(words, mask.shape[1]) for words in encoded]
+    vectors = torch.cat([words.vectors.flatten(2) for words in padded], 2)
+    return TokenEmbeddings(vectors, mask, torch.stack([words.idf for words in padded], 2))
 
 
 def _apart(words: TokenEmbeddings, shapes: Sequence[_Shape]) -> list[TokenEmbeddings]:
     """Splits them into each member's own again."""
-    sizes = [math.prod(shape.axes) for shape in shapes]
     encodings = []
-    for number, vectors in enumerate(torch.split(words.vectors, sizes, 2)):
-        read = slice(shapes[number].longest)
-        encoded = torch.unflatten(vectors[:, read], 2, shapes[number].axes)  # (B, L', ...)
-        encodings.append(TokenEmbeddings(encoded, words.mask[:, read], words.idf[:, read, number]))
+    vectors = torch.split(words.vectors, [math.prod(shape.axes) for shape in shapes], 2)
+    for flat, idf, shape in zip(vectors, words.idf.unbind(2), shapes, strict=True):
+        encoded = TokenEmbeddings(torch.unflatten(flat, 2, shape.axes), words.mask, idf)
+        encodings.append(cut(encoded, shape.longest))  # (B, L', ...)
     return encodings
 
 

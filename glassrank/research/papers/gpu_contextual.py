@@ -9,6 +9,7 @@ are `backends.transformer.ContextualLayers` and PyTorch's LayerNorm.
 Needs Triton: nothing imports this file unless the words are on a GPU.
 """
 
+import copy
 from typing import cast
 
 import torch
@@ -17,7 +18,7 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.research.papers.contextual import ContextualLayer, ContextualLayers, Norm, positions
+from glassrank.research.papers.contextual import ContextualLayer, ContextualLayers, positions
 from glassrank.research.papers.gpu_attention import attend
 
 _ROWS, _WARPS = 4, 2
@@ -139,30 +140,17 @@ class _Layer(nn.Module):
         self.second = _linear(second, hidden, width, dtype)
         self.query_key_value = _linear(project, width, project.out_features, dtype)
         self.output = _linear(output, output.in_features, width, dtype)
-        self.feed_forward_norm = _SumNorm(layer.feed_forward_norm, dtype)
-        self.attention_norm = _SumNorm(layer.attention_norm, dtype)
+        norms = copy.deepcopy((layer.feed_forward_norm, layer.attention_norm))
+        self.feed_forward_norm, self.attention_norm = (norm.to(dtype) for norm in norms)
+        self.requires_grad_(False)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         hidden = self.first(x).relu_()  # (B, L, F)
-        h = self.feed_forward_norm(self.second(hidden), x)  # (B, L, W)
+        norm = self.feed_forward_norm
+        h = add_norm(self.second(hidden), x, norm.gain, norm.bias)  # (B, L, W)
         attended = attend(self.query_key_value(h), lengths, self.heads, self.scale)
-        result: Tensor = self.attention_norm(self.output(attended), h)
-        return result
-
-
-class _SumNorm(nn.Module):
-    """The norm of a sum of two."""
-
-    gain: Tensor
-    bias: Tensor
-
-    def __init__(self, norm: Norm, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.register_buffer("gain", norm.gain.detach().to(dtype))
-        self.register_buffer("bias", norm.bias.detach().to(dtype))
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return add_norm(x, residual, self.gain, self.bias)
+        norm = self.attention_norm
+        return add_norm(self.output(attended), h, norm.gain, norm.bias)
 
 
 def _fitting(size: int) -> int:
@@ -173,10 +161,7 @@ def _linear(linear: nn.Linear, inputs: int, outputs: int, dtype: torch.dtype) ->
     """The same map between vectors with columns of zeros at the end."""
     wide = nn.Linear(inputs, outputs, device=linear.weight.device, dtype=dtype)
     rows, columns = outputs - linear.out_features, inputs - linear.in_features
-    wide.weight = _frozen(functional.pad(linear.weight, (0, columns, 0, rows)), dtype)
-    wide.bias = _frozen(functional.pad(linear.bias, (0, rows)), dtype)
+    with torch.no_grad():
+        wide.weight.copy_(functional.pad(linear.weight, (0, columns, 0, rows)))
+        wide.bias.copy_(functional.pad(linear.bias, (0, rows)))
     return wide
-
-
-def _frozen(tensor: Tensor, dtype: torch.dtype) -> nn.Parameter:
-    return nn.Parameter(tensor.detach().to(dtype), requires_grad=False)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.attention import SelfAttention
 from glassrank.backends.gpu.query_layers import QueryLayers
 from glassrank.backends.transformer import FeedForward, Layer
 from glassrank.models.model import TokenBatch, TokenEmbeddings
@@ -23,7 +22,7 @@ from glassrank.research.papers.gpu_attention import attend, cross_attend, look_a
 from glassrank.research.papers.gpu_contextual import add_norm
 
 if TYPE_CHECKING:
-    from glassrank.research.papers.mores import MORES, InteractionBlock
+    from glassrank.research.papers.mores import MORES
 
 
 class StoredMORES:
@@ -58,37 +57,20 @@ class StoredMORES:
         """One query (1, Q, H) without padding, and documents that are runs of rows (T, S), with as
         many scales (T, V) as they hold vectors if they are int8: scores (B,)."""
         x = query.to(self._dtype)
-        *before, last = range(len(self._blocks))
-        for number in before:
-            block = self._blocks[number]
-            x = _crossed(block, x, rows, scales, starts, lengths, number)  # (B, Q, H)
-            x = _whole_layer(block.layer, x)
-        block = self._blocks[last]
-        x = _crossed(block, x, rows, scales, starts, lengths, last)
-        first = _first_row(block.layer, x)  # (B, H)
-        return self._to_score(functional.linear(first.float(), *self._head))
-
-
-def _crossed(
-    block: "InteractionBlock",
-    x: Tensor,
-    rows: Tensor,
-    scales: Tensor | None,
-    starts: Tensor,
-    lengths: Tensor,
-    number: int,
-) -> Tensor:
-    """Attention to the documents: (1 or B, Q, H) to (B, Q, H)."""
-    cross = block.cross
-    seen = cross_attend(cross.query(x), rows, scales, starts, lengths, cross.heads, number)
-    return _added(cross.output(seen), x, cross.norm)
+        for number, block in enumerate(self._blocks):
+            cross = block.cross
+            asked = cross.query(x)
+            seen = cross_attend(asked, rows, scales, starts, lengths, cross.heads, number)
+            x = _added(cross.output(seen), x, cross.norm)  # (B, Q, H)
+            is_last = number == len(self._blocks) - 1
+            x = (_first_row if is_last else _whole_layer)(block.layer, x)  # last (B, H)
+        return self._to_score(functional.linear(x.float(), *self._head))
 
 
 def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
     attention = layer.attention
-    seen = attend(
-        attention.query_key_value(x), None, attention.heads, _scale(attention)
-    )  # (B, Q, H)
+    scale = 1 / math.sqrt(attention.output.in_features // attention.heads)
+    seen = attend(attention.query_key_value(x), None, attention.heads, scale)  # (B, Q, H)
     return _fed(layer.feed_forward, _added(attention.output(seen), x, attention.norm))
 
 
@@ -113,7 +95,3 @@ def _fed(feed: FeedForward, x: Tensor) -> Tensor:
 
 def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
     return add_norm(x, residual, norm.weight, norm.bias, norm.eps, in_root=True)
-
-
-def _scale(attention: SelfAttention) -> float:
-    return 1 / math.sqrt(attention.output.in_features // attention.heads)

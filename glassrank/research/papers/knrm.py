@@ -102,10 +102,8 @@ class ConvKNRM(WordRanker):
             nn.Conv1d(config.size, config.channels, n) for n in range(1, config.ngrams + 1)
         )
         self.kernels = KernelBank(config.kernels)
-        pairs = config.ngrams**2
-        self.weights = small_weights(
-            pairs, len(config.kernels)
-        )  # (N * N, K), the query's n-gram size counting slower
+        # (N * N, K), the query's n-gram size counting slower
+        self.weights = small_weights(config.ngrams**2, len(config.kernels))
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """Unit n-gram vectors (B, L, N, C)."""

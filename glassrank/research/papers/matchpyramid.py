@@ -116,11 +116,8 @@ def _pool_last(maps: Tensor, bins: Tensor) -> Tensor:
 
 
 def _bins(mask: Tensor, count: int) -> Tensor:
-    """Which places fall into each of `count` bins: (B, L) to (B, P, W).
-
-    A bin that is narrower than the widest possible one repeats its last place, which leaves its
-    maximum as it is.
-    """
+    """Which places fall into each of `count` bins: (B, L) to (B, P, W). A bin that is narrower than
+    the widest possible one repeats its last place, which leaves its maximum as it is."""
     lengths = mask.sum(1).long()[:, None]  # (B, 1)
     number = torch.arange(count, device=mask.device)  # (P,)
     start = number * lengths // count  # (B, P)

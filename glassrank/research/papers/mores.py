@@ -39,6 +39,47 @@ if TYPE_CHECKING:
 Start = Literal["copied", "random_cross", "random"]
 
 
+@dataclass(frozen=True)
+class MORESConfig:
+    """The query module and the blocks are of one width, the document module may have another."""
+
+    document: EncoderConfig = field(default_factory=EncoderConfig)
+    query: EncoderConfig = field(default_factory=lambda: EncoderConfig(layers=10))
+    blocks: int = 2
+    """Of the interaction module: 1 to 4 in the paper, of which 2 is best."""
+    tie_encoders: bool = False
+    """Whether the query module's layers are the document module's first ones, as in the authors'
+    code; in the paper each has its own. Embeddings are always two."""
+    two_logits: bool = False
+    """Whether the score is the difference of two numbers, as in the authors' code, or one number,
+    as in the paper."""
+    reuse: Literal["s1", "s2"] = "s1"
+    """What `encode_doc` gives: the document module's output, or each block's keys and values."""
+    text: SubwordText = field(default_factory=SubwordText)
+
+    @classmethod
+    def like(cls, bert: EncoderConfig, blocks: int = 2, **settings: object) -> "MORESConfig":
+        """As the paper divides a BERT: all layers for documents, and for queries all but those
+        that become blocks."""
+        if not 0 < blocks <= bert.layers:
+            raise InputError(f"blocks: expected 1 to {bert.layers}, found {blocks}")
+        query = replace(bert, layers=bert.layers - blocks)
+        return cls(document=bert, query=query, blocks=blocks, **settings)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise InputError(f"blocks: expected 1 to 4, found {self.blocks}")
+        if self.document.distances or self.query.distances:
+            raise InputError(
+                "distances: the interaction of MORES has none; start it from a BERT, not an MPNet"
+            )
+        same = replace(self.document, layers=self.query.layers) == self.query
+        if self.tie_encoders and not (same and self.query.layers <= self.document.layers):
+            raise InputError(
+                "tie_encoders: the query module must be as the document module, and not deeper"
+            )
+
+
 class CrossAttention(nn.Module):
     """norm(x + attention of x to the document)."""
 
@@ -82,20 +123,6 @@ class CrossAttention(nn.Module):
         """A document row costs heads * Q * X multiplications each way, or H * X when projected.
         Learning keeps what lies in between, of which this way has more."""
         return self.heads * x.shape[1] < x.shape[2] and not torch.is_grad_enabled()
-
-
-@dataclass(frozen=True)
-class InteractionConfig:
-    """`layer` describes the blocks and is as wide as the query; its depth does not matter."""
-
-    layer: EncoderConfig = field(default_factory=EncoderConfig)
-    doc_size: int = 768
-    blocks: int = 2
-    two_logits: bool = False
-
-    def __post_init__(self) -> None:
-        if self.blocks < 1:
-            raise InputError(f"blocks: expected 1 to 4, found {self.blocks}")
 
 
 class InteractionBlock(nn.Module):
@@ -151,13 +178,13 @@ class InteractionBlock(nn.Module):
 class Interaction(nn.Module):
     """Encoded query and document in, score out."""
 
-    def __init__(self, config: InteractionConfig) -> None:
+    def __init__(self, config: MORESConfig) -> None:
         super().__init__()
         self.config = config
         self.blocks = nn.ModuleList(
-            InteractionBlock(config.layer, config.doc_size) for _ in range(config.blocks)
+            InteractionBlock(config.query, config.document.size) for _ in range(config.blocks)
         )
-        self.head = nn.Linear(config.layer.size, 2 if config.two_logits else 1)
+        self.head = nn.Linear(config.query.size, 2 if config.two_logits else 1)
         init_bert(self)
 
     def project(self, states: Tensor) -> Tensor:
@@ -176,21 +203,20 @@ class Interaction(nn.Module):
         docs = [self._seen_by(number, vectors) for number in range(self.config.blocks)]
         cross_maps: list[Tensor] = []
         own_maps: list[Tensor] = []
+        parts: dict[str, Tensor] = {}
         *before, last = self.stack()
         if explain:
             for block, seen in zip(self.stack(), docs, strict=True):
                 x = block(x, seen, query_bias, doc_bias, cross_maps, own_maps)
             first = x[:, 0]  # (B, H)
+            parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
+            parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
         else:
             for block, seen in zip(before, docs, strict=False):
                 x = block(x, seen, query_bias, doc_bias)
             first = last.first_row(x, docs[-1], query_bias, doc_bias)  # (B, H)
-        logits = self.logits(first)
-        parts = {"logits": logits}
-        if explain:
-            parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
-            parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
-        return Output(self.to_score(logits), parts)
+        parts["logits"] = self.logits(first)
+        return Output(self.to_score(parts["logits"]), parts)
 
     def logits(self, first: Tensor) -> Tensor:
         """[CLS]'s row (B, H) to (B, 1 or 2), in full precision: two documents may differ by less
@@ -204,10 +230,10 @@ class Interaction(nn.Module):
     def _seen_by(self, block: int, doc: Tensor) -> Tensor:
         if doc.dim() == 3:
             return doc  # (B, D, X)
-        if doc.shape[2:] != (self.config.blocks, 2, self.config.layer.size):
+        if doc.shape[2:] != (self.config.blocks, 2, self.config.query.size):
             raise InputError(
                 f"documents projected for {self.config.blocks} blocks of size "
-                f"{self.config.layer.size} were expected, found shape {tuple(doc.shape)}; "
+                f"{self.config.query.size} were expected, found shape {tuple(doc.shape)}; "
                 "encode them with this model"
             )
         return doc[:, :, block]  # (B, D, 2, H)
@@ -215,50 +241,6 @@ class Interaction(nn.Module):
     def stack(self) -> list[InteractionBlock]:
         """The blocks, in order."""
         return [block for block in self.blocks if isinstance(block, InteractionBlock)]
-
-
-@dataclass(frozen=True)
-class MORESConfig:
-    """The query module and the blocks are of one width, the document module may have another."""
-
-    document: EncoderConfig = field(default_factory=EncoderConfig)
-    query: EncoderConfig = field(default_factory=lambda: EncoderConfig(layers=10))
-    blocks: int = 2
-    """Of the interaction module: 1 to 4 in the paper, of which 2 is best."""
-    tie_encoders: bool = False
-    """Whether the query module's layers are the document module's first ones, as in the authors'
-    code; in the paper each has its own. Embeddings are always two."""
-    two_logits: bool = False
-    """Whether the score is the difference of two numbers, as in the authors' code, or one number,
-    as in the paper."""
-    reuse: Literal["s1", "s2"] = "s1"
-    """What `encode_doc` gives: the document module's output, or each block's keys and values."""
-    text: SubwordText = field(default_factory=SubwordText)
-
-    @classmethod
-    def like(cls, bert: EncoderConfig, blocks: int = 2, **settings: object) -> "MORESConfig":
-        """As the paper divides a BERT: all layers for documents, and for queries all but those
-        that become blocks."""
-        if not 0 < blocks <= bert.layers:
-            raise InputError(f"blocks: expected 1 to {bert.layers}, found {blocks}")
-        query = replace(bert, layers=bert.layers - blocks)
-        return cls(document=bert, query=query, blocks=blocks, **settings)  # type: ignore[arg-type]
-
-    def __post_init__(self) -> None:
-        if self.document.distances or self.query.distances:
-            raise InputError(
-                "distances: the interaction of MORES has none; start it from a BERT, not an MPNet"
-            )
-        same = replace(self.document, layers=self.query.layers) == self.query
-        if self.tie_encoders and not (same and self.query.layers <= self.document.layers):
-            raise InputError(
-                "tie_encoders: the query module must be as the document module, and not deeper"
-            )
-
-    @property
-    def interaction(self) -> InteractionConfig:
-        """The settings of the interaction module."""
-        return InteractionConfig(self.query, self.document.size, self.blocks, self.two_logits)
 
 
 class MORES(SubwordRanker):
@@ -280,7 +262,7 @@ class MORES(SubwordRanker):
         self.document = Encoder(config.document)
         own_layers = 0 if config.tie_encoders else config.query.layers
         self.query = Encoder(replace(config.query, layers=own_layers))
-        self.interaction = Interaction(config.interaction)
+        self.interaction = Interaction(config)
 
     @classmethod
     def start(
@@ -349,12 +331,10 @@ class MORES(SubwordRanker):
     def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
         """All attention there is: of query and document to themselves, of the query to the
         document in each block, and of the query's rows to each other after that."""
-        query_maps: list[Tensor] = []
-        doc_maps: list[Tensor] = []
-        encoded_query = _encoded(self.query, query, self.query_layers(), query_maps)
-        encoded_doc = _encoded(self.document, doc, self.document.stack(), doc_maps)
+        maps: dict[str, list[Tensor]] = {"query_attention": [], "doc_attention": []}
+        encoded_query = _encoded(self.query, query, self.query_layers(), maps["query_attention"])
+        encoded_doc = _encoded(self.document, doc, self.document.stack(), maps["doc_attention"])
         out = self.interact(encoded_query, encoded_doc, explain=True)
-        maps = {"query_attention": query_maps, "doc_attention": doc_maps}
         attention = {name: stack_maps(layers) for name, layers in maps.items() if layers}
         return Output(out.score, {**out.parts, **attention})
 

@@ -15,15 +15,18 @@ queries.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.match import match_matrix, ngram_name, pair_mask, unit
-from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenBatch, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.ngrams import NGrams, RowsToScore, k_max, masked_softmax
+
+Tokens = TypeVar("Tokens", TokenBatch, TokenEmbeddings)
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,7 @@ class PACRR(WordRanker):
         chosen values (B, Q, k) and their places in the document, -1 for none."""
         config = self.config
         if not config.use_masking:
-            query = fill(query, config.query_length)
-            doc = fill(doc, config.doc_length)
+            query, doc = fill(query, config.query_length), fill(doc, config.doc_length)
         mask = pair_mask(query.mask, doc.mask)  # (B, Q, D)
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
         parts = {ngram_name(1): similarity, **self.ngrams(similarity[:, None])}
@@ -97,19 +99,21 @@ class PACRR(WordRanker):
         return Output(self.combine(torch.cat(rows, -1)), parts)
 
 
-def cut(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
+def cut(words: Tokens, length: int) -> Tokens:
     """The first words: layer sizes or positions depend on a longest length."""
-    return TokenEmbeddings(*(tensor[:, :length] for tensor in words))
+    return type(words)(*(tensor[:, :length] for tensor in words))
+
+
+def lengthen(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
+    """Padded with zeros up to a fixed length."""
+    missing = length - words.mask.shape[1]
+    ends = [(0, 0) * (tensor.dim() - 2) + (0, missing) for tensor in words]
+    return TokenEmbeddings(*map(functional.pad, words, ends))
 
 
 def fill(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
     """Padded up to a fixed length, and all of it, padding too, taken for words."""
-
-    def longer(tensor: Tensor) -> Tensor:
-        missing = length - tensor.shape[1]
-        return torch.cat([tensor, tensor.new_zeros(len(tensor), missing, *tensor.shape[2:])], 1)
-
-    vectors, mask, idf = map(longer, words)
+    vectors, mask, idf = lengthen(words, length)
     return TokenEmbeddings(vectors, torch.ones_like(mask), idf)
 
 
@@ -173,8 +177,7 @@ class CoPACRR(PACRR):
         other, the context (B, D) and its values at the chosen places."""
         config = self.config
         if not config.use_masking:
-            query = fill(query, config.query_length)
-            doc = fill(doc, config.doc_length)
+            query, doc = fill(query, config.query_length), fill(doc, config.doc_length)
         mask = pair_mask(query.mask, doc.mask)  # (B, Q, D)
         words, around = doc.vectors.unbind(2)  # each (B, D, E)
         similarity = match_matrix(query.vectors[:, :, 0], words, query.mask, doc.mask)  # (B, Q, D)

@@ -136,8 +136,7 @@ class RPACRR(WordRanker):
         values (B, Q, k), with their places, -1 for none; or (B, Q, 1) and the attention."""
         config = self.config
         if not config.use_masking:
-            query = fill(query, config.query_length)
-            doc = fill(doc, config.doc_length)
+            query, doc = fill(query, config.query_length), fill(doc, config.doc_length)
         mask = pair_mask(query.mask, doc.mask)  # (B, Q, D)
         parts = self._matrices(query, doc, mask)
         rows = [query.idf[..., None]] if config.idf else []  # each (B, Q, features)

@@ -56,12 +56,9 @@ class SubwordTable(EmbeddingTable):
         # Words that were not there in training: see `extend`.
         self.unseen = 0
         self.ids_of_unseen: dict[str, int] = {}
-        self.register_buffer(
-            "more_offsets", torch.zeros(2, dtype=torch.long, device="cpu"), persistent=False
-        )
-        self.register_buffer(
-            "more_rows", torch.zeros(2, dtype=torch.long, device="cpu"), persistent=False
-        )
+        for name in ("more_offsets", "more_rows"):
+            empty = torch.zeros(2, dtype=torch.long, device="cpu")
+            self.register_buffer(name, empty, persistent=False)
 
     def check(self) -> None:
         """Whether every word's rows are in the table, as look-ups take for granted."""

@@ -43,6 +43,9 @@ class ContextualRanker(WordRanker):
 
     contextual: ContextualLayers
 
+    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+
     def for_gpu(self) -> Self:
         """With contextual layers in bfloat16, where Triton is installed."""
         if not gpu.usable():
@@ -76,13 +79,7 @@ class TK(ContextualRanker):
         weight = words.mask
         if self.term_weight is not None:
             weight = weight * 2 * torch.sigmoid(self.term_weight(words.vectors)).squeeze(-1)
-        return TokenEmbeddings(self._encode(words).vectors, words.mask, weight)
-
-    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return self._encode(words)
-
-    def _encode(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+        return TokenEmbeddings(self.doc_words(words).vectors, words.mask, weight)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
@@ -148,10 +145,7 @@ class TKWindowed(ContextualRanker):
         )
         self.size_weights = small_weights(sizes)
 
-    def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
-        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
-
-    doc_words = query_words
+    query_words = ContextualRanker.doc_words
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         # tanh flattens the top: the authors' choice, kept because trained weights depend on it
@@ -182,11 +176,13 @@ class TKWindowed(ContextualRanker):
         """Strengths of the windows, strongest first, as many as there are weights."""
         strength = window_strength(scores, self.scales[number])  # (B, W)
         most = len(self.rank_weights[number])
+
+        def fit(values: Tensor) -> Tensor:
+            return functional.pad(values[:, :most], (0, max(0, most - values.shape[1])))
+
         if self.config.authors_padding:
-            strength = functional.pad(strength[:, :most], (0, max(0, most - strength.shape[1])))
-            return strength.sort(dim=1, descending=True).values, strength
-        ranked = strength.sort(dim=1, descending=True).values[:, :most]
-        return functional.pad(ranked, (0, max(0, most - ranked.shape[1]))), strength
+            strength = fit(strength)
+        return fit(strength.sort(dim=1, descending=True).values), strength
 
 
 def log_counts(counts: Tensor) -> Tensor:

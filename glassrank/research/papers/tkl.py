@@ -75,9 +75,8 @@ class TKL(WordRanker):
         self.saturation = nn.Linear(2, 3)  # to a factor, a root and an offset
         nn.init.uniform_(self.saturation.weight, -0.014, 0.014)
         nn.init.constant_(self.saturation.bias, _NEARLY_LOGARITHM)
-        self.region_weights = nn.Parameter(
-            torch.ones(config.regions, 2 * config.neighbours + 1)
-        )  # (R, N)
+        beside = 2 * config.neighbours + 1
+        self.region_weights = nn.Parameter(torch.ones(config.regions, beside))  # (R, N)
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """Unit vectors; what a word's saturation depends on stands in the place of its idf."""

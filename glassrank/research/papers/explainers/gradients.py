@@ -12,7 +12,7 @@ instead.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,9 +40,8 @@ from glassrank.explanations.leave_one_out import (
     make_ablation_signal,
 )
 from glassrank.explanations.structure import QueryTerm, ScorePart, Signal
-from glassrank.models import Output, Ranker
+from glassrank.models import Output
 from glassrank.research.papers.ngrams import NGrams, window_padding
-from glassrank.research.papers.pacrr import CoPACRR
 
 NGRAMS = (
     "Approximate: dense layers lie between the chosen matches and the score; each value is "
@@ -66,9 +65,11 @@ def explain_ngrams(pair: ScoredPair) -> Attribution:
     out = pair.interact_with_gradients()
     gradients = _get_gradients(out)
     names = [name.removesuffix("_values") for name in gradients if name.endswith("_values")]
-    paths = [_make_path("matches", "values", pair, out, gradients, names, _ngram_window)]
+    paths = [_make_path("matches", "values", pair, out, gradients, _ngram_windows(pair, names))]
     if f"{names[0]}_context" in gradients:
-        paths.append(_make_path("context", "context", pair, out, gradients, names, _context_window))
+        around = pair.model.config.words_before, pair.model.config.words_after
+        windows = dict.fromkeys(names, around)
+        paths.append(_make_path("context", "context", pair, out, gradients, windows))
     words = len(pair.query_tokens)
     matrices = [pair.trim_padding(out.parts[name]) for name in names]
     shares = torch.stack([path.shares[:words] for path in paths]).sum(0)  # (Q, D, S)
@@ -112,17 +113,16 @@ def _make_path(
     pair: ScoredPair,
     out: Output,
     gradients: dict[str, Tensor],
-    names: list[str],
-    window: Callable[[Ranker, str], tuple[int, int]],
+    windows: Mapping[str, tuple[int, int]],
 ) -> NGramPath:
     values, shares, outside = [], [], []
-    for name in names:
+    for name, (before, after) in windows.items():
         part = f"{name}_{kind}"
         product = (gradients[part] * out.parts[part])[0].detach().cpu().double()  # (Q', k)
         chosen = _scatter_choices(product, gradients[part], out, name)[..., None]  # (Q', D', 1)
-        within = window(pair.model, name)
         inside, beyond = map(
-            torch.from_numpy, spread_over_windows(chosen.numpy(), *within, pair.num_doc_tokens)
+            torch.from_numpy,
+            spread_over_windows(chosen.numpy(), before, after, pair.num_doc_tokens),
         )
         values.append(product.sum(1))
         shares.append(inside[..., 0])
@@ -142,19 +142,13 @@ def _scatter_choices(product: Tensor, gradient: Tensor, out: Output, name: str) 
     return torch.zeros_like(matrix).scatter_add(1, places.clamp(min=0), chosen)
 
 
-def _ngram_window(model: Ranker, name: str) -> tuple[int, int]:
-    """How many words an n-gram covers before and after its place."""
-    if name == "phrase":
-        return window_padding(model.config.phrase_words, centred=True)
-    ngrams = model.ngrams
-    assert isinstance(ngrams, NGrams)
-    size = next(n for n in (1, *ngrams.sizes) if ngram_name(n) == name)
-    return window_padding(size, ngrams.centred)
-
-
-def _context_window(model: Ranker, name: str) -> tuple[int, int]:
-    assert isinstance(model, CoPACRR)
-    return model.config.words_before, model.config.words_after
+def _ngram_windows(pair: ScoredPair, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """How many words each n-gram covers before and after its place."""
+    ngrams: NGrams = pair.model.ngrams
+    windows = {ngram_name(n): window_padding(n, ngrams.centred) for n in (1, *ngrams.sizes)}
+    if "phrase" in names:
+        windows["phrase"] = window_padding(pair.model.config.phrase_words, centred=True)
+    return {name: windows[name] for name in names}
 
 
 def _make_idf(pair: ScoredPair, out: Output, gradients: dict[str, Tensor]) -> list[ScorePart]:
@@ -177,10 +171,7 @@ def _make_signal(number: int, name: str, paths: list[NGramPath], matrix: Values)
 def _choose_signals(shares: Tensor) -> list[int | None]:
     """For each word the n-gram size that adds most; None if nothing was chosen."""
     sizes = shares.abs().sum(0)  # (D, S)
-    return [
-        number if any(row) else None
-        for number, row in zip(sizes.argmax(1).tolist(), sizes.tolist(), strict=True)
-    ]
+    return [int(row.argmax()) if row.any() else None for row in sizes]
 
 
 PYRAMID = "Approximate: each value is the gradient at a similarity times the similarity."

@@ -8,7 +8,7 @@ from dataclasses import replace
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
 from glassrank.explanations.explainers import explain_pair
 from glassrank.explanations.structure import Mark, Matrix, ScorePart, Signal
-from glassrank.research.papers.ensemble import cut
+from glassrank.research.papers.pacrr import cut
 
 
 def explain_ensemble(pair: ScoredPair, explain: Explainer = explain_pair) -> Attribution:

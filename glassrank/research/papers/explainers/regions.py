@@ -10,11 +10,9 @@ from glassrank.backends.match import kernel_values
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
-    make_marks,
     make_term_parts,
-    to_matrix,
 )
-from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
+from glassrank.explanations.kernels import attribute_to_kernels
 from glassrank.explanations.structure import PathShare, ScorePart
 from glassrank.research.papers.tkl import TKL
 
@@ -59,13 +57,6 @@ def explain_regions(pair: ScoredPair) -> Attribution:
         by_kernel *= by_term.sum() / total if total else 1.0
         columns.append([PathShare(name, None, None, value) for value in by_kernel.tolist()])
     similarity, values = similarity.cpu().double(), values.cpu().double()
-    nearest = find_nearest_kernels(similarity, config.kernels)
-    strength = values.amax(0) if terms else values.sum(0)  # (D, K)
-    return Attribution(
-        is_additive=True,
-        parts=tuple(parts),
-        signals=make_kernel_signals(config.kernels, columns, strength, nearest),
-        marks=make_marks(shares, similarity, nearest),
-        rest=(make_remainder(tuple(parts), shares),),
-        matrices=(to_matrix("similarity", similarity),),
+    return attribute_to_kernels(
+        tuple(parts), config.kernels, columns, values, shares, {"similarity": similarity}
     )

@@ -23,20 +23,16 @@ from glassrank.backends.attention import make_key_bias
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
-    make_part,
     make_signal,
     to_matrix,
 )
 from glassrank.explanations.leave_one_out import (
     MAX_ABLATIONS,
     SUBWORDS_APPROXIMATE,
-    TOGETHER,
     Units,
     ablate_doc,
-    ablate_query_parts,
+    attribute_to_subwords,
     make_ablation_signal,
-    make_subword_marks,
-    make_terms,
     scale_subwords,
 )
 from glassrank.explanations.reading import FIRST
@@ -56,25 +52,22 @@ def explain_bert(pair: ScoredPair) -> Attribution:
     assert isinstance(pair.model, BERT)
     with torch.no_grad():
         maps = pair.model.interact(pair.query, pair.doc, explain=True).parts["attention"]
-    layers = maps[0].mean(1).cpu().double()  # (layers, L, L)
+    layers = _average_heads(maps)  # (layers, L, L)
     words = group_subwords(pair.doc_tokens)
     runs = merge_runs(words, MAX_ABLATIONS)
     # An encoded document begins with a [CLS] that is no part of the joined text.
     first = 0 if _has_first(pair) else 1
     lost = ablate_doc(pair, [[place + first for place in run] for run in runs])
     shares = share_evenly(lost, runs, pair.num_doc_tokens)
-    parts = ablate_query_parts(pair)
     attention = _select_attention(pair, layers[-2:][0], "query", "document")  # (Q, D)
-    return Attribution(
-        is_additive=False,
-        parts=parts,
-        signals=(make_ablation_signal(shares),),
-        marks=make_subword_marks(pair, runs, [shares], attention),
-        rest=(make_part(TOGETHER, pair.score, shares),),
-        matrices=tuple(_bert_matrices(pair, layers)),
-        terms=make_terms(parts),
-        notes=(SUBWORDS_APPROXIMATE, BERT_ATTENTION, *_run_notes(len(words), len(runs))),
-    )
+    signals, matrices = [make_ablation_signal(shares)], _bert_matrices(pair, layers)
+    notes = [SUBWORDS_APPROXIMATE, BERT_ATTENTION]
+    if len(runs) < len(words):
+        notes.append(
+            f"The document's {len(words)} words are left out in {len(runs)} runs of neighbours, "
+            "which share evenly: each run is one more text to read."
+        )
+    return attribute_to_subwords(pair, runs, signals, [shares], attention, matrices, notes)
 
 
 def _has_first(pair: ScoredPair) -> bool:
@@ -102,14 +95,6 @@ def _bert_matrices(pair: ScoredPair, layers: Tensor) -> Iterator[Matrix]:
         values = _select_attention(pair, layers[layer - 1], rows, columns)
         yield to_matrix(
             f"layer {layer}: {rows} to {columns}", values, rows, columns, attention=True
-        )
-
-
-def _run_notes(words: int, runs: int) -> Iterator[str]:
-    if runs < words:
-        yield (
-            f"The document's {words} words are left out in {runs} runs of neighbours, which share "
-            "evenly: each run is one more text to read."
         )
 
 
@@ -150,18 +135,14 @@ def explain_mores(pair: ScoredPair) -> Attribution:
         weights = _average_heads(maps["doc_attention"])[-1].mean(0)  # (D,)
         signal = _make_signal("document module", pair, weights, by_signal[-1])
         signals.append(replace(signal, is_highlighted=False))
-    parts = ablate_query_parts(pair)
-    marks = make_subword_marks(pair, words, by_signal, blocks[-1])
-    return Attribution(
-        is_additive=False,
-        parts=parts,
-        signals=tuple(signals),
-        marks=marks,
-        rest=(make_part(TOGETHER, pair.score, (mark.share for mark in marks)),),
-        matrices=tuple(_mores_matrices(pair, maps, blocks)),
-        terms=make_terms(parts),
-        notes=(MORES_APPROXIMATE, MORES_ATTENTION, *_size_notes(pair)),
-    )
+    notes = [MORES_APPROXIMATE, MORES_ATTENTION]
+    if pair.num_doc_tokens > MAX_DRAWN:
+        notes.append(
+            f"The document module's matrix is left out: it has {pair.num_doc_tokens} tokens, and "
+            f"at most {MAX_DRAWN} are drawn."
+        )
+    matrices = _mores_matrices(pair, maps, blocks)
+    return attribute_to_subwords(pair, words, signals, by_signal, blocks[-1], matrices, notes)
 
 
 def _average_heads(maps: Tensor) -> Tensor:
@@ -176,25 +157,14 @@ def _make_signal(name: str, pair: ScoredPair, weights: Tensor, values: list[floa
 
 def _mores_matrices(pair: ScoredPair, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
     """In the order of the paper's Figure 2."""
-    if "doc_attention" in maps and pair.num_doc_tokens <= MAX_DRAWN:
-        layers = _average_heads(maps["doc_attention"])
-        name = f"document module, layer {len(layers)}"
-        yield to_matrix(name, layers[-1], rows="document", attention=True)
-    if "query_attention" in maps:
-        layers = _average_heads(maps["query_attention"])
-        yield to_matrix(
-            f"query module, layer {len(layers)}", layers[-1], columns="query", attention=True
-        )
+    modules: dict[str, Side] = {"doc_attention": "document", "query_attention": "query"}
+    for part, side in modules.items():
+        if part in maps and (side == "query" or pair.num_doc_tokens <= MAX_DRAWN):
+            layers = _average_heads(maps[part])
+            name = f"{side} module, layer {len(layers)}"
+            yield to_matrix(name, layers[-1], side, side, attention=True)
     for number, block in enumerate(blocks):
         yield to_matrix(f"block {number + 1}: query to document", block, attention=True)
-
-
-def _size_notes(pair: ScoredPair) -> Iterator[str]:
-    if pair.num_doc_tokens > MAX_DRAWN:
-        yield (
-            f"The document module's matrix is left out: it has {pair.num_doc_tokens} tokens, and "
-            f"at most {MAX_DRAWN} are drawn."
-        )
 
 
 @torch.no_grad()
@@ -205,7 +175,7 @@ def _ablate_blocks(pair: ScoredPair, model: MORES, words: Units) -> list[list[fl
     lost: list[list[float]] = [[] for _ in model.interaction.stack()]
     step = max(1, _TOKENS_AT_ONCE // mask.shape[1])
     for start in range(0, len(words), step):
-        pair.check_deadline()
+        pair.deadline.check("this explanation")
         some = words[start : start + step]
         hidden = mask.repeat(len(some), 1)  # (B, D)
         for row, places in enumerate(some):

@@ -18,11 +18,9 @@ from glassrank.backends.match import kernel_values
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
-    make_marks,
     make_term_parts,
-    to_matrix,
 )
-from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
+from glassrank.explanations.kernels import attribute_to_kernels
 from glassrank.explanations.structure import PathShare, ScorePart
 from glassrank.research.papers.tk import TKWindowed, log_counts, window_strength
 
@@ -52,20 +50,11 @@ def explain_windows(pair: ScoredPair) -> Attribution:
     sizes = [_size(model, number, values, value) for number, value in enumerate(size_values)]
     shares = torch.stack([size.shares for size in sizes]).sum(0)  # (Q, D, K)
     parts = tuple(_tree(size, pair) for size in sizes)
-    nearest = find_nearest_kernels(similarity, kernels)
-    strength = values.amax(0) if len(values) else values.sum(0)  # (D, K)
     columns = [
         [PathShare(size.name, None, None, value) for value in size.summands.sum((0, 1)).tolist()]
         for size in sizes
     ]
-    return Attribution(
-        is_additive=True,
-        parts=parts,
-        signals=make_kernel_signals(kernels, columns, strength, nearest),
-        marks=make_marks(shares, similarity, nearest),
-        rest=(make_remainder(parts, shares),),
-        matrices=(to_matrix("similarity", similarity),),
-    )
+    return attribute_to_kernels(parts, kernels, columns, values, shares, {"similarity": similarity})
 
 
 def _size(model: TKWindowed, number: int, values: Tensor, value: float) -> Size:
@@ -111,10 +100,10 @@ def _shares(
     without = score.repeat(len(places), 1)  # (D, W)
     without[places, window] -= loss.sum((0, 2))
     without[places, window] *= left.sum((0, 2)) != 0  # a window of this word alone is empty now
-    before = (_rank_weights(model, number, score[None]) * window_strength(score, scale)).sum(
-        1
-    )  # (1,)
-    after = (_rank_weights(model, number, without) * window_strength(without, scale)).sum(1)  # (D,)
+    before, after = (
+        (_rank_weights(model, number, scores) * window_strength(scores, scale)).sum(1)
+        for scores in (score[None], without)
+    )  # (1,), (D,)
     whole = loss.sum((0, 2))  # (D,)
     return loss * ((before - after) / torch.where(whole != 0, whole, 1))[:, None]
 
