@@ -113,9 +113,7 @@ def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
     if changed.endswith(doc.text):
         title = changed.removesuffix(doc.text).rstrip()
         return replace(doc, title=title)
-    return Doc(
-        doc.doc_id, apply_change(doc.text, change), apply_change(doc.title, change), doc.source
-    )
+    return replace(doc, text=apply_change(doc.text, change), title=apply_change(doc.title, change))
 
 
 def _scores(

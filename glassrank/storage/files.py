@@ -153,7 +153,7 @@ def check_encoding(encoding: str) -> None:
     """Raises an error if Python does not know the encoding."""
     try:
         b"x".decode(encoding, "replace")
-    except LookupError:
+    except (LookupError, UnicodeError):  # idna cannot replace what it does not know
         raise _unknown_encoding(encoding) from None
 
 

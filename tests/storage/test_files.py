@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.storage.files import atomic_write, read_blocks, read_lines
+from glassrank.storage.files import atomic_write, check_encoding, read_blocks, read_lines
 
 # Characters that end a line for Python, though not in these files.
 lines = st.lists(st.text(st.sampled_from("aé\t \u2028\x85\x0b\x0c\x1c😀"), max_size=5), max_size=6)
@@ -94,6 +94,12 @@ def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(InputError, match="unknown encoding 'klingon'"):
         list(read_lines(tmp_path / "a.txt", "klingon"))
+
+
+@pytest.mark.parametrize("name", ["klingon", "idna"])  # idna cannot replace wrong bytes
+def test_an_encoding_of_archives_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"unknown encoding '{name}'"):
+        check_encoding(name)
 
 
 @pytest.mark.parametrize("keep", [5, 15, 40])

@@ -143,7 +143,10 @@ def _open_models(
     for model, label in zip(models, make_labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        make = partial(Pipeline, index, reranker, candidates=deepest, calibrate=False)
+        # Scores of all candidates serve every depth: similar documents would reach beyond it.
+        make = partial(
+            Pipeline, index, reranker, candidates=deepest, calibrate=False, regularization=0.0
+        )
         variants = [Variant("on the fly", make(use_store=False))]
         if store is not None:
             store.require(index.snapshot)  # encoding on the fly would count as stored

@@ -138,7 +138,7 @@ def train(
 
 def is_stuck(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the last three losses are equal, though batches differ."""
-    last = [row["loss"] for row in history[-3:]]
+    last = [row["loss"] for row in history[-3:] if row["loss"] is not None]  # None: was NaN
     return len(last) == 3 and max(last) - min(last) <= 1e-5 * abs(max(last))
 
 

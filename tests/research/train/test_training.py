@@ -15,7 +15,7 @@ from glassrank.models.io.model_folder import fingerprint
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import make_example, read_config
-from glassrank.research.train.loop import TrainingResult, train
+from glassrank.research.train.loop import TrainingResult, is_stuck, train
 from glassrank.research.train.prepared import Prepared
 
 
@@ -212,3 +212,9 @@ def test_a_loss_that_stands_still_is_told_and_duet_need_not(
     assert len(told) == last_relu
     losses = [row["loss"] for row in trained.progress.history]
     assert (losses[-1] < 0.8 * losses[0]) != last_relu
+
+
+def test_a_loss_that_was_nan_before_a_resume_is_not_compared() -> None:
+    lost: list[dict[str, float | None]] = [{"loss": None}]
+    assert not is_stuck([*lost, {"loss": 0.5}, {"loss": 0.5}])
+    assert is_stuck([*lost, {"loss": 0.5}, {"loss": 0.5}, {"loss": 0.5}])
