@@ -17,7 +17,7 @@ from glassrank.index.methods import parse_method
 from glassrank.index.search import Method, TopK, check_k, drop_high_df_terms, run_method
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
-from glassrank.index.snippets import SnippetMaker, snippet_function
+from glassrank.index.snippets import SnippetMaker, make_snippet
 from glassrank.index.writer import UNCHANGED, check_is_index, open_writer
 from glassrank.storage.folders import Folder
 from glassrank.text.analysis import Analyzer
@@ -246,7 +246,7 @@ class Index:
 
     def snippet_function(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
         """A function that makes the snippet of a hit from its text and passage."""
-        return snippet_function(query, self.analyzer)
+        return partial(make_snippet, query, self.analyzer)
 
     def pin(self) -> "Index":
         """A copy that stays at the present state."""

@@ -1,6 +1,5 @@
 """Snippets: the part of a text that matches a query best."""
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from string import ascii_lowercase, digits
 from typing import NamedTuple
@@ -122,11 +121,9 @@ def _find_matches(wanted: frozenset[str], text: str, analyzer: WordAnalyzer) -> 
     ]
 
 
-def snippet_function(
-    query: str, analyzer: Analyzer
-) -> Callable[[str, tuple[int, int] | None], str]:
-    """A function that makes the snippet of a text from its passage."""
-    return lambda text, passage: SnippetMaker(query, analyzer)(text, passage=passage).text
+def make_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
+    """The snippet of a single text."""
+    return SnippetMaker(query, analyzer)(text, passage=passage).text
 
 
 def word_prefix(term: str) -> str:

@@ -14,7 +14,7 @@ from glassrank.errors import InputError, describe_type
 from glassrank.index.first_stage import DocSource, FirstStage, call_by_deadline, retrieve_ids
 from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25
 from glassrank.index.search import TopK, check_k, check_query
-from glassrank.index.snippets import snippet_function
+from glassrank.index.snippets import make_snippet
 from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
@@ -125,7 +125,7 @@ def rank(
         # Without a budget, the last model would need no help to read all there is.
         planned = best_passages and not has_budget
         cascade.rerank(query, stages, depths, deadline, scheduler, planned=planned)
-    show = snippet_function(query, analyzer)
+    show = partial(make_snippet, query, analyzer)
     make_hits = partial(cascade.hits, k, names.__getitem__, lambda place, *_: docs[place], show)
     hits = cascade.time_sorting(scheduler, "sorting", make_hits)
     ranking = cascade.ranking(query, hits, len(docs))
@@ -264,7 +264,7 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        snippets = snippet_function(query, ENGLISH)
+        snippets = partial(make_snippet, query, ENGLISH)
         make_hits = partial(cascade.hits, k, ids.__getitem__, doc, snippets)
         hits = cascade.time_sorting(self.scheduler, "sorting", make_hits)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))

@@ -86,7 +86,7 @@ def train(
     if progress.step and team.is_leader:
         say(f"resuming at step {progress.step:,}")
     model.train()
-    run = _Run(config, prepared, model, dev, out, say, progress.step)
+    run = _TrainingRun(config, prepared, model, dev, out, say, progress.step)
     running = torch.zeros((), device=target)
 
     recorded = target.type == "cuda" and team.size == 1
@@ -148,7 +148,7 @@ def validation_precision(config: TrainConfig, model: Ranker) -> str:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _TrainingRun:
     """What validations and the end of a run need."""
 
     config: TrainConfig

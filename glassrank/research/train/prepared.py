@@ -89,7 +89,7 @@ COLUMN_DTYPES: dict[str, DTypeLike] = {
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateLists:
     """Candidates of queries: the first stage's documents, then judged ones that it missed."""
 
     collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
@@ -103,7 +103,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split(Candidates):
+class Split(CandidateLists):
     """Queries with their candidates."""
 
     queries: Ragged  # word ids

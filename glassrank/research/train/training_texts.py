@@ -30,7 +30,7 @@ from glassrank.research.train.precomputed import (
 )
 from glassrank.research.train.prepared import (
     COLUMN_DTYPES,
-    Candidates,
+    CandidateLists,
     PassageOffsets,
     RunIds,
     Split,
@@ -47,7 +47,7 @@ from glassrank.types import Qrels, Query, Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSplit(Candidates):
+class TextSplit(CandidateLists):
     """Split queries with their candidates."""
 
     queries: list[list[str]]
