@@ -147,7 +147,7 @@ def score_stored(folder: Path, name: str, indexes: Path) -> None:
         bm25 = np.split(arrays[f"{part}/bm25"].astype(float), ends)
         scores = []
         for query_id, docs, first in zip(arrays[f"{part}/asked"], candidates, bm25, strict=True):
-            hits = pipeline.rerank(texts[str(query_id)], place[docs], first, k=len(docs))
+            hits = pipeline.rerank(texts[str(query_id)], place[docs], first)
             by_id = {hit.doc_id: hit.score for hit in hits}
             scores.append([by_id[ids[doc]] for doc in docs])
         found[part] = np.concatenate(scores).astype(np.float32)

@@ -28,10 +28,12 @@ _listeners: list[Listener] = []
 class Compiled:
     """A function that is compiled, or loaded, when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], inner: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any], inner: bool = False, fastmath: Any = False
+    ) -> None:
         functools.update_wrapper(self, function)
         self.py_func = function
-        self.inner = inner
+        self.inner, self._fastmath = inner, fastmath
         self._dispatcher: Any = None
         FUNCTIONS.append(self)
 
@@ -55,7 +57,7 @@ class Compiled:
         njit: Any = numba.njit
         if self.inner:
             return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(self.py_func)
-        dispatcher = njit(nogil=True)(self.py_func)
+        dispatcher = njit(nogil=True, fastmath=self._fastmath)(self.py_func)
         dispatcher._cache = CodeCache(self.py_func, _notify)
         return dispatcher
 
@@ -68,6 +70,11 @@ class Compiled:
 def compiled(function: Callable[..., Any]) -> Compiled:
     """Declares a function that Python calls."""
     return Compiled(function)
+
+
+def compiled_sums(function: Callable[..., Any]) -> Compiled:
+    """The same for sums of floats in any order: these are vectorized."""
+    return Compiled(function, fastmath={"reassoc", "contract"})
 
 
 def inner(function: Callable[..., Any]) -> Compiled:
