@@ -177,6 +177,8 @@ def stored_linear(
         # Errors of a scale for the whole text average out over many inputs, and add up over layers.
         # With few inputs, scales take more time than float32.
         linear = text_linear if weight.values.shape[1] >= _BLOCK else float_linear
+    elif ".attention." in name:
+        linear = text_linear  # its rows have no outliers: vectors are as near to float32's
     return linear(graph, rows, name, weight, bias)
 
 
