@@ -35,8 +35,9 @@ from glassrank.backends.onnx_encoders import (
     block_linear,
     float_linear,
     row_linear,
+    text_linear,
 )
-from glassrank.backends.onnx_file import CONTRIB, Graph
+from glassrank.backends.onnx_file import Graph
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.index import Index
 from glassrank.models.io.load import load_named
@@ -52,15 +53,8 @@ Encode = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Ids (L,) to states (L, H)."""
 
 
-def dynamic_linear(graph: Graph, rows: str, name: str, weight: Any) -> str:
-    """int8 weights with a scale for each output; all activations of a text share one scale."""
-    turned = np.ascontiguousarray(weight.values.T)  # (K, N)
-    given = graph.weight(name, turned), graph.weight(f"{name}.scales", weight.scales)
-    return graph.add("DynamicQuantizeMatMul", rows, *given, domain=CONTRIB)
-
-
 LINEAR: dict[str, Linear] = {
-    "ONNX Runtime, int8 dynamic": dynamic_linear,
+    "ONNX Runtime, int8 dynamic": text_linear,
     "ONNX Runtime, int8 rows": row_linear,
     "ONNX Runtime, int8 blocks": block_linear,
     "ONNX Runtime, float32": float_linear,
