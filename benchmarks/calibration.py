@@ -200,9 +200,9 @@ def score(
                 **dict.fromkeys(sure, 1.0),
                 **dict.fromkeys(chosen, len(others) / max(1, len(chosen))),
             }
-            for at, weight in sorted(stands_for.items()):
+            for at, count in sorted(stands_for.items()):
                 doc, first = top[at]
-                rows.append((number, at + 1, first, qrels[name].get(doc, -1), weight))
+                rows.append((number, at + 1, first, qrels[name].get(doc, -1), count))
                 texts.append(docs[doc])
     query, rank, first, grade, weight = (np.array(column) for column in zip(*rows, strict=True))
     own = own_scores(reranker, [queries[name] for name in names], query, texts)

@@ -16,7 +16,7 @@ from glassrank.corpus import read_qrels, read_queries
 from glassrank.index import Index
 from glassrank.rerank import BudgetWarning, Pipeline, Reranker
 from glassrank.research.evaluate import evaluate
-from glassrank.types import Run
+from glassrank.types import Ranking, Run
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     print(f"{options.measure} (documents that the first model reached); {len(queries)} queries")
     print("budget, ms".ljust(12) + "".join(name.rjust(24) for name in pipelines))
     for budget in options.budgets:
-        found = {name: [] for name in pipelines}
+        found: dict[str, list[tuple[str, Ranking]]] = {name: [] for name in pipelines}
         for query in (query for _ in range(options.rounds) for query in queries):
             for name, search in pipelines.items():  # in turn: a noisy machine slows all alike
                 ranking = search(query.text, options.candidates, budget_ms=budget)

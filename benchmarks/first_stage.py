@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -72,8 +73,8 @@ def glassrank_searches(
     index: Index, queries: list[list[str]], threads: list[int]
 ) -> dict[str, Callable[[], object]]:
     return {
-        f"glassrank {name}, {n} threads": lambda n=n, name=name: run_method(
-            index.snapshot, queries, DEPTH, parse_method(name), n
+        f"glassrank {name}, {n} threads": partial(
+            run_method, index.snapshot, queries, DEPTH, parse_method(name), n
         )
         for name in ("bm25", "ql", "bm25+rm3", "ql+rm3")
         for n in threads
@@ -89,8 +90,8 @@ def bm25s_searches(
     engine.index(tokens, show_progress=False)
     engine.save(folder)
     return {
-        f"bm25s, {n} threads": lambda n=n: engine.retrieve(
-            queries, k=DEPTH, n_threads=n, show_progress=False
+        f"bm25s, {n} threads": partial(
+            engine.retrieve, queries, k=DEPTH, n_threads=n, show_progress=False
         )
         for n in threads
     }

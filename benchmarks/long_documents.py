@@ -132,10 +132,10 @@ def measured(options: argparse.Namespace) -> tuple[dict[str, Comparison], dict[s
         for name, passages in (("cut", Passages(most=1)), ("passages", settings)):
             own = replace(saved, usage=replace(saved.usage, passages=passages))
             runs[name], facts[name] = ranked(index, own, queries, options, name)
-    evaluations = [evaluate(runs[name], qrels, MEASURES) for name in ("passages", "cut")]
+    cut, divided = (evaluate(runs[name], qrels, MEASURES) for name in ("cut", "passages"))
     words = sum(len(doc.text.split()) for doc in docs) / len(docs)
     about = {"documents": len(docs), "words": words, "queries": len(queries), **facts}
-    return compare(*evaluations), about
+    return compare(divided, cut), about
 
 
 def main() -> None:

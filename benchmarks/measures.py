@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,19 +126,19 @@ def main() -> None:
         )
         add("four measures at all cutoffs", "pytrec_eval", seconds, few, error)
 
-        def rerank(depth: int) -> dict[str, dict[str, float]]:
+        def reranked(depth: int) -> dict[str, dict[str, float]]:
             out = {}
             for query, docs in first_dict.items():
                 ranked = sorted(docs, key=lambda doc: (docs[doc], doc), reverse=True)
                 scores = second_dict[query]
                 top = sorted(ranked[:depth], key=lambda doc: (scores[doc], doc), reverse=True)
                 out[query] = {doc: -float(i) for i, doc in enumerate(top + ranked[depth:])}
-            return out
+            return trec(out, {"ndcg_cut.10"})
 
         total, error = 0.0, 0.0
         sampled = [depth for depth in SAMPLED_DEPTHS if depth <= args.docs]
         for depth in sampled:
-            seconds, found = timed(lambda depth=depth: trec(rerank(depth), {"ndcg_cut.10"}))
+            seconds, found = timed(partial(reranked, depth))
             total += seconds
             theirs = [found[query]["ndcg_cut_10"] for query in few_qrels]
             ours = curves["nDCG@10"].per_query[depth - 1, :few]

@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from glassrank_bench.measuring import processor
@@ -89,7 +90,10 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
         starts = length * torch.arange(options.documents, device=device)
         lengths = torch.full_like(starts, length, dtype=torch.int32)
         own = TokenBatch(query.ids, query.mask.to(device))
-        rank = lambda: fast.scores(fast.encode_query(own).vectors, rows, None, starts, lengths)  # noqa: E731
+
+        def rank() -> Tensor:
+            return fast.scores(fast.encode_query(own).vectors, rows, None, starts, lengths)
+
         agree(rank(), stored(model, kept), dtype)
         return rank
 
@@ -100,10 +104,10 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
         s1 = repeated(few, options.documents)
         s2 = repeated(model.project(few), options.documents)
         check(model, query, few)
-        rows.append(Row(f"MORES {blocks} x IB, live", lambda m=model: live(m), scale))
+        rows.append(Row(f"MORES {blocks} x IB, live", partial(live, model), scale))
         for name, kept in (("S1", s1), ("S2", s2)):
             size = kept.vectors[0].numel() * kept.vectors.element_size()
-            rank = lambda m=model, k=kept: stored(m, k)  # noqa: E731
+            rank: Callable[[], Tensor] = partial(stored, model, kept)
             if name == "S2" and device.type == "cuda":
                 rows.append(Row(f"MORES {blocks} x IB, S2 plain", rank, 1.0, size, graph=True))
                 rank = projected(model, kept)
@@ -133,7 +137,7 @@ def agree(one: Tensor, other: Tensor, dtype: torch.dtype) -> None:
 def replayed(rank: Callable[[], object]) -> Callable[[], object]:
     """The same work recorded once: a GPU then does not wait for Python between its small steps."""
     torch.cuda.synchronize()
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(side):
         rank()
     torch.cuda.current_stream().wait_stream(side)

@@ -22,12 +22,13 @@ import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import preparation_settings, read_config
 
 
-def read_plan(path: Path) -> tuple[dict, list[tuple[Path, float, int]]]:
+def read_plan(path: Path) -> tuple[dict[str, Any], list[tuple[Path, float, int]]]:
     """The plan, and its runs in their order: config, estimated seconds, seed."""
     plan = tomllib.loads(path.read_text("utf-8"))
     return plan, [
@@ -116,7 +117,7 @@ def one(options: argparse.Namespace) -> None:
     from glassrank.research.train.experiment import experiment
 
     result = experiment([options.plan], [options.seed], options.m, device=options.device, say=say)
-    found = as_plain(result) | {"with another query": compare_queries(options)}
+    found = {**as_plain(result), "with another query": compare_queries(options)}
     partial = options.out.with_suffix(".part")
     partial.write_text(json.dumps(found), "utf-8")
     partial.rename(options.out)

@@ -115,9 +115,9 @@ def shard_times(search: ShardedPipeline, queries: Sequence[str]) -> list[float]:
         plain = [dict.fromkeys(terms, 1.0)]
         began = time.perf_counter()
         asked = (view, plain, 1000, BM25(), snapshot.collection, terms, None)
-        (top,) = index.shards.ask("search", {0: asked})[0]
+        (top,) = index.shards.call("search", {0: asked})[0]
         scored = (view, 0, words, top.docs[:100], top.scores[:100], None)
-        index.shards.ask("score", {0: scored})
+        index.shards.call("score", {0: scored})
         times.append(1e3 * (time.perf_counter() - began))
     return times
 

@@ -58,7 +58,7 @@ class Tally:
     refusals: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def row(self, clients: int, seconds: float, budget_ms: float) -> dict[str, object]:
+    def row(self, clients: int, seconds: float, budget_ms: float) -> dict[str, float]:
         times = np.array(self.latencies or [np.nan])
         p50, p95, p99 = np.percentile(times, [50, 95, 99]).tolist()
         answered = len(self.latencies) / max(1, len(self.latencies) + self.refusals)
@@ -260,7 +260,7 @@ def main() -> None:
     )
 
 
-def show(row: dict[str, object]) -> None:
+def show(row: dict[str, float]) -> None:
     print(
         "{clients:7}  {answered:8.1%}  {a second:8.1f}  {p50:6.1f}  {p95:6.1f}  {p99:6.1f}  "
         "{longest:7.1f}  {after the budget:6.1%}  {depth:6.1f}  {refusals:8}  {errors:6}".format(

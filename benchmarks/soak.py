@@ -33,6 +33,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
@@ -315,13 +316,11 @@ def orders(chance: Random, history: History) -> Iterator[dict[str, Any]]:
         gone = some[:4] if len(history.texts) > DOCS else some[:2]
         new = [f"d{number}x{n}" for n in range(4)] + some[4:]
         added = [[i, f"unique{i}at{number} {words(chance, 30)}"] for i in new]
-        yield from (
-            [{"delete": gone}]
-            if number % 4 == 1
-            else [{"merge": True}, {"encode": "bf16"}]
-            if number % 8 == 4
-            else [{"add": added, "delete": gone}, {"encode": "bf16"}]
-        )
+        if number % 4 == 1:
+            yield {"delete": gone}
+        else:
+            yield {"merge": True} if number % 8 == 4 else {"add": added, "delete": gone}
+            yield {"encode": "bf16"}
 
 
 def settled(holds: Callable[[], str], give_up: float) -> str:
@@ -366,13 +365,13 @@ def final_faults(client: Client, history: History, index: Index, pipeline: Pipel
     faults = [] if replayed == history.texts else ["the replay has other documents"]
     checks: list[Callable[[], str]] = []
     alive = sorted(history.texts)
-    checks += [lambda at=at: markers(alive[at : at + 50]) for at in range(0, len(alive), 50)]
-    checks += [lambda doc_id=doc_id: document(doc_id) for doc_id in history.born]
+    checks += [partial(markers, alive[at : at + 50]) for at in range(0, len(alive), 50)]
+    checks += [partial(document, doc_id) for doc_id in history.born]
     chance = Random(7)
     for method in METHODS:
         for model in ("none", "m"):
             for query in (words(chance, 8) for _ in range(5)):
-                checks.append(lambda q=query, how=method, m=model: ranking(q, how, m))
+                checks.append(partial(ranking, query, method, model))
     faults += filter(None, (settled(check, give_up) for check in checks))
     return faults
 
@@ -399,7 +398,8 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     environment |= {"OMP_NUM_THREADS": "1", "GLASSRANK_API_KEY": KEY}
     chance, history = Random(options.seed), History()
     first = [[f"d{n}", f"uniqued{n}at0 {words(chance, 30)}"] for n in range(DOCS)]
-    Index.build([Doc(*one) for one in first], path)
+    docs = [Doc(doc_id, text) for doc_id, text in first]
+    Index.build(docs, path)
     history.add({"add": first}, 1)
     saved = load_for_inference(options.model)
     follow({"encode": "bf16"}, Index(path), saved)
@@ -413,7 +413,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     faults: list[str] = []
     attacks = ExitStack()
     floods = [
-        attacks.enter_context(Flood(service.place[1], options.attackers, lambda p=payload: p))
+        attacks.enter_context(Flood(service.place[1], options.attackers, partial(bytes, payload)))
         for payload in ATTACKS
         if options.attackers
     ]
@@ -439,7 +439,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for thread in threads:
             thread.join(120)
         attacks.close()
-        index = Index.build([Doc(*one) for one in first], folder / "replayed")
+        index = Index.build(docs, folder / "replayed")
         for order in history.orders[1:]:
             follow(order, index, saved)
         asked = Client(service.place, history, 0)

@@ -29,10 +29,11 @@ from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.cuda_graph_step import compile_if_long
 from glassrank.research.train.loop import train
-from glassrank.research.train.prepared import Prepared, Ragged, Split
+from glassrank.research.train.prepared import Prepared, Split
 from glassrank.research.train.state import RunProgress
 from glassrank.research.train.step import Step, make_optimizers
 from glassrank.settings import from_plain
+from glassrank.storage.mapped_arrays import Ragged
 
 WORDS, SIZE, DEPTH = 20_000, 300, 100
 WARM_UP = 1
@@ -125,7 +126,7 @@ class Replayed:
         docs = Tokens.of(prepared.docs, config.doc_length, device)
         data = SplitTensors.of(prepared.train, docs, config.query_length, device)
         batch = Sampler(prepared.train, config.sampler, config.seed).batch(0)
-        examples = data.examples(batch, whole=True)
+        examples = data.examples(batch, pad_to_max=True)
         model = build_model(config, prepared).to(device).train()
         if model.words is not None:
             model.words.requires_grad_(False)

@@ -41,33 +41,6 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(graph).prepare()  # a CycleError names the cycle
 
 
-def names_of(module: str) -> set[str]:
-    """What can be imported from a module of ours, by its source."""
-    path = ROOT / Path(*module.split("."))
-    own = {inner.stem for inner in path.iterdir()} if path.is_dir() else set()
-    tree = TREES[path / "__init__.py" if path.is_dir() else path.with_suffix(".py")]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.ImportFrom):
-            own |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            own |= {name.id for each in targets for name in ast.walk(each) if hasattr(name, "id")}
-    return own
-
-
-def test_scripts_import_what_there_is() -> None:
-    """mypy does not read them, and most take too long to run here."""
-    scripts = [path for part in ("benchmarks", "configs") for path in (ROOT / part).rglob("*.py")]
-    assert len(scripts) > 25
-    for path in scripts:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassrank."):
-                missing = {alias.name for alias in node.names} - names_of(str(node.module))
-                assert not missing, f"{path.name}: {node.module} has no {missing}"
-
-
 def test_the_architecture_page_names_what_exists() -> None:
     paths = re.findall(r"`((?:glassrank|tests|docs|configs|benchmarks)/[\w./-]*)`", ARCHITECTURE)
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -74,7 +74,7 @@ def without_layers(big: Weights, data: Data, whole: tuple[Tensor, Tensor]) -> We
     ids, asked = data.docs.ids.long(), len(data.queries.ids)
     table = big[TABLE + "pieces.weight"]
     sums, counts = table.new_zeros(len(table), SIZE), table.new_zeros(len(table))
-    for part in torch.arange(len(ids), device=DEVICE).split(1 << 21):
+    for part in torch.split(torch.arange(len(ids), device=DEVICE), 1 << 21):
         sums.index_add_(0, ids[part], whole[0][asked + part].float())
         counts.index_add_(0, ids[part], torch.ones_like(part, dtype=sums.dtype))
     x = table + big[POSITIONS[0]][:100].mean(0) + big[POSITIONS[1]][0]
@@ -151,7 +151,7 @@ def main() -> None:
     target = data.target
     settings: dict[str, Any] = {"frozen": 0, "head_rate": 1e-3, "mean_from": 0.75}
     runs = [train(strong, data, f"strong, {n}", 5200, RATE, seed=n, **settings) for n in (21, 22)]
-    found = {"strong-2": back(mix(*runs, 0.5), start, 0.95)}
+    found = {"strong-2": back(mix(runs[0], runs[1], 0.5), start, 0.95)}
     data.target = target * width(default, data)
     settings["head_rate"] = 5e-4
     further = train(default, data, "default", 8450, RATE, seed=31, **settings)
@@ -199,7 +199,7 @@ def main() -> None:
     arrays = np.load(asked.folder / "eval.npz")
     for name, weights in found.items():
         measure(weights, [Judged(arrays, part, "dev") for part in DEV], name)
-        halves = {n: t.half().cpu().numpy() for n, t in weights.items()}
+        halves: dict[str, Any] = {n: t.half().cpu().numpy() for n, t in weights.items()}
         np.savez(asked.folder / f"trained-{name}.npz", **halves)
 
 

@@ -64,7 +64,7 @@ class Texts:
 class Packed(NamedTuple):
     """Texts behind one another."""
 
-    index: Tensor  # (T,) of each token in the row of ids
+    tokens: Tensor  # (T,) places in the row of ids
     positions: Tensor  # (T,)
     types: Tensor | None  # (T,) which segment of its text a token is of
     ends: Tensor  # (N + 1,) where texts begin and end
@@ -95,16 +95,20 @@ def attend(query: Tensor, key: Tensor, value: Tensor, texts: Packed) -> Tensor:
     if query.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
-        result: Tensor = varlen_attn(query, key, value, texts.ends, texts.ends, longest, longest)
+        result = varlen_attn(query, key, value, texts.ends, texts.ends, longest, longest)
+        assert isinstance(result, Tensor)
         return result
     lengths = torch.from_numpy(texts.lengths)
     mask = torch.arange(longest) < lengths[:, None]  # (N, L)
-    padded = []
-    for rows in (query, key, value):
+
+    def padded(rows: Tensor) -> Tensor:
         room = rows.new_zeros(*mask.shape, *rows.shape[1:])
         room[mask] = rows
-        padded.append(room.transpose(1, 2))
-    attended = functional.scaled_dot_product_attention(*padded, attn_mask=mask[:, None, None])
+        return room.transpose(1, 2)
+
+    attended = functional.scaled_dot_product_attention(
+        padded(query), padded(key), padded(value), attn_mask=mask[:, None, None]
+    )
     return attended.transpose(1, 2)[mask]
 
 
@@ -113,12 +117,14 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = EPSILON) -> T
     return functional.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
 
 
-def after_attention(x: Tensor, attended: Tensor, *weights: Tensor) -> Tensor:
+def after_attention(
+    x: Tensor, attended: Tensor, *weights: Tensor, epsilon: float = EPSILON
+) -> Tensor:
     """What a layer does with it; weights as in `LAYER`."""
     out, out_bias, gain, shift, inner, inner_bias, outer, outer_bias, gain_2, shift_2 = weights
-    x = norm(x + functional.linear(attended, out, out_bias), gain, shift)
+    x = norm(x + functional.linear(attended, out, out_bias), gain, shift, epsilon)
     inside = functional.gelu(functional.linear(x, inner, inner_bias))
-    return norm(x + functional.linear(inside, outer, outer_bias), gain_2, shift_2)
+    return norm(x + functional.linear(inside, outer, outer_bias), gain_2, shift_2, epsilon)
 
 
 def kernel_scores(weights: Weights, similarity: Tensor, query: Tensor, mask: Tensor) -> Tensor:
@@ -163,7 +169,8 @@ def encode(weights: Weights, ids: Tensor, texts: Packed, layers: Sequence[int]) 
         layer = f"encoder.layers.{number}."
         both = (weights[f"{layer}attention.query_key_value.{kind}"] for kind in ("weight", "bias"))
         three = functional.linear(x, *both).view(len(x), 3, -1, HEAD_SIZE)
-        attended = attend(*three.unbind(1), texts).reshape(len(x), -1)
+        query, key, value = three.unbind(1)
+        attended = attend(query, key, value, texts).reshape(len(x), -1)
         rest = [weights[layer + name] for name in LAYER]
         x = compiled(after_attention, dynamic=True)(x, attended, *rest)
     return x
@@ -180,7 +187,8 @@ def rounded(weights: Weights) -> Weights:
 def vectors(weights: Weights, states: Tensor) -> Tensor:
     """Unit vectors (T, 128)."""
     projected = functional.linear(states.float(), weights["projection.weight"])
-    return projected / (projected.norm(dim=-1, keepdim=True) + 1e-13)
+    lengths: Tensor = projected.norm(dim=-1, keepdim=True)
+    return projected / (lengths + 1e-13)
 
 
 def term_weights(weights: Weights, states: Tensor) -> Tensor:
@@ -204,7 +212,7 @@ def states(weights: Weights, texts: Texts, layers: Sequence[int] | None = None) 
     half = rounded(weights)
     for part in slices(texts.lengths):
         packed = pack(texts.starts[part], texts.lengths[part])
-        yield encode(half, texts.ids[packed.index], packed, layers or layer_numbers(weights))
+        yield encode(half, texts.ids[packed.tokens], packed, layers or layer_numbers(weights))
 
 
 @torch.no_grad()
@@ -234,7 +242,7 @@ def cross_encoder(weights: Weights, queries: Texts, docs: Texts, q: Ints, d: Int
     scores = []
     for part in slices(lengths.sum(1)):
         packed = pack(starts[part].ravel(), lengths[part].ravel(), 2)
-        x = encode(half, ids[packed.index], packed, layer_numbers(weights))
+        x = encode(half, ids[packed.tokens], packed, layer_numbers(weights))
         first = x[packed.ends[:-1].long()].float()
         first = functional.linear(first, weights["pooler.weight"], weights["pooler.bias"]).tanh()
         head = weights["classifier.weight"], weights["classifier.bias"]
@@ -252,7 +260,7 @@ def first_vectors(weights: Weights, texts: Texts, prefix: Sequence[int] = ()) ->
         marks = np.full(len(starts), len(texts.ids))
         both = np.stack([marks, starts + 1], 1), np.stack([marks * 0 + len(before), lengths - 1], 1)
         packed = pack(both[0].ravel(), both[1].ravel(), 2)._replace(types=None)
-        x = encode(half, ids[packed.index], packed, layer_numbers(weights))
+        x = encode(half, ids[packed.tokens], packed, layer_numbers(weights))
         found.append(functional.normalize(x[packed.ends[:-1].long()].float(), dim=1))
     return torch.cat(found)
 
@@ -279,12 +287,11 @@ def mean_vectors(weights: Weights, kinds: Ints, texts: Texts) -> Tensor:
                 name = f"{layer}attention.query_key_value."
                 three = functional.linear(x, half[name + "weight"], half[name + "bias"])
                 three = three.view(len(some), length, 3, bias.shape[1], -1).permute(2, 0, 3, 1, 4)
+                query, key, value = three
                 mask = by_distance.expand(len(some), -1, -1, -1)
-                y = functional.scaled_dot_product_attention(*three, attn_mask=mask)
+                y = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
                 w = [half[layer + part] for part in LAYER]
-                x = norm(x + functional.linear(y.transpose(1, 2).flatten(2), *w[:2]), *w[2:4], 1e-5)
-                inside = functional.gelu(functional.linear(x, *w[4:6]))
-                x = norm(x + functional.linear(inside, *w[6:8]), *w[8:], 1e-5)
+                x = after_attention(x, y.transpose(1, 2).flatten(2), *w, epsilon=1e-5)
             found[torch.from_numpy(some).to(DEVICE)] = functional.normalize(
                 x.float().mean(1), dim=1
             )
@@ -378,7 +385,7 @@ class Data:
             x, y = first_vectors(teacher, self.queries, prefix), first_vectors(teacher, self.docs)
         else:
             x, y = (mean_vectors(teacher, arrays["kinds"], texts) for texts in pairs[:2])
-        numbers = (torch.from_numpy(n).to(DEVICE).split(1 << 18) for n in (q, d))
+        numbers = (torch.split(torch.from_numpy(n).to(DEVICE), 1 << 18) for n in (q, d))
         return torch.cat([(x[i] * y[j]).sum(1) for i, j in zip(*numbers, strict=True)])
 
 
@@ -476,7 +483,7 @@ class Scored(NamedTuple):
     scores: Tensor  # (B, C)
     vectors: Tensor  # (T, 128)
     term_weights: Tensor  # (T of queries,)
-    index: Tensor  # (T,) places in `Data.ids`
+    tokens: Tensor  # (T,) places in `Data.ids`
 
 
 def score_lists(
@@ -487,7 +494,7 @@ def score_lists(
     lengths = np.concatenate([data.queries.lengths[queries], data.docs.lengths[docs]])
     shifted = data.docs.starts[docs] + len(data.queries.ids)
     packed = pack(np.concatenate([data.queries.starts[queries], shifted]), lengths)
-    x = encode(encoder, data.ids[packed.index], packed, layers)
+    x = encode(encoder, data.ids[packed.tokens], packed, layers)
     y = vectors(head, x)
     asked = len(pick)
     starts = np.cumsum(lengths) - lengths
@@ -499,7 +506,7 @@ def score_lists(
     similarity = torch.bmm(query, doc.view(asked, -1, doc.shape[-1]).transpose(1, 2))
     similarity = similarity.view(asked, query.shape[1], *shape[1:])
     pool = compiled(kernel_scores, dynamic=True)
-    return Scored(pool(head, similarity, importance, mask.view(shape)), y, weight, packed.index)
+    return Scored(pool(head, similarity, importance, mask.view(shape)), y, weight, packed.tokens)
 
 
 def train(
@@ -557,8 +564,8 @@ def train(
         loss = 0.5 * (apart - apart.mean(1, keepdim=True)).pow(2).mean()
         if whole is not None:
             asked = len(batch.term_weights)
-            away = 1 - (batch.vectors * whole[0][batch.index].float()).sum(-1)  # (T,)
-            weights_away = (batch.term_weights - whole[1][batch.index[:asked]]).pow(2).mean()
+            away = 1 - (batch.vectors * whole[0][batch.tokens].float()).sum(-1)  # (T,)
+            weights_away = (batch.term_weights - whole[1][batch.tokens[:asked]]).pow(2).mean()
             first, last = vectors_weights
             weight = first * (last / first) ** (step / steps)
             loss = loss + weight * (away[:asked].mean() + away[asked:].mean() + weights_away)
@@ -652,7 +659,7 @@ def main() -> None:
         tests = sorted({key.rsplit("/", 1)[0] for key in arrays.files if key.count("/") == 2})
         splits = [place.split("/") for place in tests if not place.endswith("/dev")]
         measure(weights, [Judged(arrays, *place) for place in splits], f"{name}, test queries")
-        halves = {n: t.half().cpu().numpy() for n, t in weights.items()}
+        halves: dict[str, Any] = {n: t.half().cpu().numpy() for n, t in weights.items()}
         np.savez(asked.folder / f"trained-{name}.npz", **halves)
     print(f"{time.monotonic() - begun:.0f} s")
 

@@ -55,8 +55,9 @@ JUDGED: dict[str, dict[str, tuple[list[str], int | None]]] = {
     "cacm": {"test": (["test"], None)},
     "trec-dl-2019-2020": {"2019": (["2019"], None), "2020": (["2020"], None)},
 }
-Arrays = dict[str, NDArray[Any]]
-Candidates = list[tuple[list[int], NDArray[np.float32]]]
+Arrays = dict[str, Any]
+"""By name. As NDArray, mypy would take one for a flag of `np.savez`."""
+Candidates = list[tuple[list[int], NDArray[np.floating]]]
 
 
 def onnx_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -157,7 +158,9 @@ def drawn_list(
 
 def write_training(folder: Path, encoder: WordPieceEncoder) -> None:
     """Lists of all collections, numbered through."""
-    docs_ids, query_ids, query, lists, judged = [], [], [], [], []
+    docs_ids: list[NDArray[np.int32]] = []
+    query_ids: list[NDArray[np.int32]] = []
+    query, lists, judged = [], [], []
     for name in TRAIN:
         rng = np.random.default_rng(sum(map(ord, name)))
         docs = list(read_docs(SHARED / name / "collection.tsv.gz"))
@@ -189,8 +192,7 @@ def write_training(folder: Path, encoder: WordPieceEncoder) -> None:
     prompt = "Represent this sentence for searching relevant passages:"  # of bge's queries
     prefix = _encoded(encoder, [prompt], 64)[0][1:-1]
     both = {**_rows(docs_ids, "doc"), **_rows(query_ids, "query")}
-    labels = {"query": np.array(query), "lists": np.array(lists), "judged": np.array(judged)}
-    np.savez(folder / "data.npz", prefix=prefix, **both, **labels)
+    np.savez(folder / "data.npz", prefix=prefix, query=query, lists=lists, judged=judged, **both)
 
 
 def write_judged(
@@ -224,7 +226,7 @@ def write_judged(
             if run.exists():
                 place = {doc.doc_id: number for number, doc in enumerate(docs)}
                 given = {q: ([place[d] for d in ids], s) for q, ids, s in read_run(run).items()}
-                found = [given[q.query_id] for q in asked]
+                found: Candidates = [given[q.query_id] for q in asked]
             else:
                 found = first_stage(docs, [q.text for q in asked], 100 if part == "dev" else depth)
             ideal = np.zeros((len(asked), 10), np.int32)
