@@ -101,8 +101,7 @@ def index(
             "--ray builds a new index only; encode it with `glassrank encode --ray`, and change it "
             "without --ray"
         )
-    if shards is not None and ray is None:
-        raise InputError("--shards needs --ray")
+    on_cluster.check_shards(shards, ray)
     models: dict[str, SavedModel] = {}
     if model is not None or encode:  # a wrong name is an error before the work begins
         from glassrank.models.io.load import load_for_inference
