@@ -151,8 +151,8 @@ def index(
     seconds = time.perf_counter() - started
 
     def encode_all() -> "Iterator[Report]":
-        for saved in models.values():
-            yield from update_stores(changed, saved, quiet=quiet)
+        for name, saved in models.items():
+            yield from update_stores(changed, saved, name, quiet=quiet)
 
     if json:
         report: dict[str, object] = {
