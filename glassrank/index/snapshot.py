@@ -111,8 +111,9 @@ def _not_an_index(path: Path) -> InputError:
     if path.is_file():
         made = path.with_suffix(".index")
         return InputError(
-            f"{path} is a file, expected the folder of an index; "
-            f"make one with: glassrank index {path} --out {made}"
+            f"{path} is not an index (it is a file); "
+            f"make one with: glassrank index {path} --out {made}",
+            code="not_found",
         )
     return InputError(
         f"{path} is not an index (it has no {MANIFEST_FILE}); "

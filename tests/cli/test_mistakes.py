@@ -27,7 +27,7 @@ from glassrank.types import Doc
         (("index", "--out", "my.index", "--delete", "zebra"), "no document has the id 'zebra'"),
         (("index", "docs.tsv", "--out", "my.index", "--delete", "cats"), "needs --add"),
         (("search", "docs.tsv", "cat"), "with: glassrank index docs.tsv --out docs.index"),
-        (("serve", "docs.tsv"), "docs.tsv is a file, expected the folder of an index"),
+        (("serve", "docs.tsv"), "docs.tsv is not an index (it is a file)"),
         (("search", "nowhere", "cat"), "make one with: glassrank index"),
         (("search", "my.index", "cat", "--method", "bm52"), "did you mean bm25?"),
         (("search", "my.index", "cat", "--method", "bm25(k2=1)"), "no parameter 'k2'"),
