@@ -12,15 +12,14 @@ for hit in search("how do I read a csv file?", k=10):
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from glassrank.errors import CorruptError, DuplicateIdError, GlassrankError, InputError
-from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
-
 if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
+    from glassrank.errors import CorruptError, DuplicateIdError, GlassrankError, InputError
     from glassrank.explanations import explain
     from glassrank.index import BM25, QL, RM3, Index
     from glassrank.rerank import Pipeline, Reranker, TextPipeline, arank, load, rank
     from glassrank.research.evaluate.evaluate import evaluate
+    from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
 
     open = Pipeline.open  # noqa: A001
 
@@ -58,8 +57,11 @@ __all__ = [
     "write_run",
 ]
 
-# Found when they are first asked for: `import glassrank` itself takes no time.
+# Found when they are first asked for: `import glassrank` itself takes no time, and Ctrl-C after it
+# finds the handler of the command line.
 _HOMES = {
+    "glassrank.errors": ("CorruptError", "DuplicateIdError", "GlassrankError", "InputError"),
+    "glassrank.types": ("Doc", "Hit", "Qrel", "Qrels", "Query", "Ranking", "Run"),
     "glassrank.corpus": ("read_docs", "read_qrels", "read_queries", "read_run", "write_run"),
     "glassrank.explanations": ("explain",),
     "glassrank.research.evaluate": ("evaluate",),

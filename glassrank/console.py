@@ -1,6 +1,7 @@
 """Options, progress, errors and JSON that commands share."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -137,6 +138,11 @@ def check_writable(path: Path | None) -> None:
         raise InputError(f"{path} is a folder, expected the name of a file to write")
     if not path.parent.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"{path} cannot be written: permission denied; choose a path that you may write to",
+            code="permission_denied",
+        )
 
 
 def write_json(value: object, path: Path | None) -> None:

@@ -95,7 +95,9 @@ def test_all_that_a_program_does_and_what_needs_it_says_so(docs: Path, tmp_path:
     said = run(EVERYTHING, docs, tmp_path, *models(tmp_path)).stdout.splitlines()
     assert len(said) == 3
     for sentence in said:
-        assert sentence.endswith("needs PyTorch here: pip install 'glassrank[torch]'"), sentence
+        assert sentence.endswith(": pip install 'glassrank[torch]'"), sentence
+        assert "needs PyTorch" in sentence
+    assert any(sentence.startswith("the device 'cuda' needs PyTorch") for sentence in said)
 
 
 def test_the_demo_opens_its_page(tmp_path: Path) -> None:

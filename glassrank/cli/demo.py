@@ -51,7 +51,7 @@ def demo(
     budget_ms: Annotated[
         float, typer.Option(min=1, help="Budget of each query, in milliseconds.")
     ] = 50.0,
-    k: Annotated[int, typer.Option("--k", "-k", help="Results for each query.")] = 3,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Results for each query.")] = 3,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the search page.")] = 8000,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the index again.")] = False,
     quiet: console.Quiet = False,

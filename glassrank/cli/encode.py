@@ -73,7 +73,7 @@ def encode(
     if ray is None:
         options = {"dtype": dtype, "reuse": reuse, "leave_out": leave_out}
         report = encode_with_progress(
-            opened, saved, path, quiet=quiet, device=device, graph=graph, **options
+            opened, saved, model, path, quiet=quiet, device=device, graph=graph, **options
         )
     else:
         from glassrank.cluster.building import Encoding
@@ -87,9 +87,16 @@ def encode(
 
 
 def encode_with_progress(
-    index: "Index", saved: "SavedModel", path: Path | None = None, *, quiet: bool, **options: Any
+    index: "Index",
+    saved: "SavedModel",
+    name: str,
+    path: Path | None = None,
+    *,
+    quiet: bool,
+    **options: Any,
 ) -> "Report":
-    """Encode and show progress; options are those of `encode_index`."""
+    """Encode with the model of this name and show progress; options are those of
+    `encode_index`."""
     from glassrank.embeddings import encode_index
 
     def say_size(size: "Estimate") -> None:
@@ -106,7 +113,8 @@ def encode_with_progress(
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name
-        console.error("interrupted; run glassrank encode again to continue")
+        command = shlex.join(["glassrank", "encode", str(index.path), "--model", name])
+        console.error(f"interrupted; to continue: {command}")
         raise typer.Exit(130) from None
 
 
@@ -213,8 +221,8 @@ def check_model_has_store(index: Path, saved: "SavedModel") -> None:
         )
 
 
-def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]":
-    """Update every store of a model, or make its first one."""
+def update_stores(index: "Index", saved: "SavedModel", name: str, *, quiet: bool) -> "list[Report]":
+    """Update every store of the model of this name, or make its first one."""
     from glassrank.embeddings import DEFAULT_DTYPE, DTYPES
     from glassrank.models.io.model_folder import fingerprint
 
@@ -223,6 +231,7 @@ def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[
         encode_with_progress(
             index,
             saved,
+            name,
             folder,
             dtype=layout.dtype if layout.dtype in DTYPES else DEFAULT_DTYPE,
             reuse=layout.reuse or "s2",
@@ -232,7 +241,7 @@ def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[
         for folder, layout in _read_layouts(index.path)
         if layout.fingerprint == wanted
     ]
-    return reports or [encode_with_progress(index, saved, quiet=quiet)]
+    return reports or [encode_with_progress(index, saved, name, quiet=quiet)]
 
 
 def _read_layouts(index: Path) -> "list[tuple[Path, Layout]]":

@@ -101,8 +101,7 @@ def index(
             "--ray builds a new index only; encode it with `glassrank encode --ray`, and change it "
             "without --ray"
         )
-    if shards is not None and ray is None:
-        raise InputError("--shards needs --ray")
+    on_cluster.check_shards(shards, ray)
     models: dict[str, SavedModel] = {}
     if model is not None or encode:  # a wrong name is an error before the work begins
         from glassrank.models.io.load import load_for_inference
@@ -152,8 +151,8 @@ def index(
     seconds = time.perf_counter() - started
 
     def encode_all() -> "Iterator[Report]":
-        for saved in models.values():
-            yield from update_stores(changed, saved, quiet=quiet)
+        for name, saved in models.items():
+            yield from update_stores(changed, saved, name, quiet=quiet)
 
     if json:
         report: dict[str, object] = {

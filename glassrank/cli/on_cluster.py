@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassrank import console
+from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.cluster import ShardedIndex, ShardedPipeline
@@ -26,6 +27,12 @@ ShardCount = Annotated[
     int | None,
     typer.Option(min=1, help="With --ray: number of shards; default: the cluster's cores."),
 ]
+
+
+def check_shards(shards: int | None, address: str | None) -> None:
+    """Raise an error if there are shards without a cluster."""
+    if shards is not None and address is None:
+        raise InputError("--shards needs --ray")
 
 
 def encode(

@@ -17,11 +17,11 @@ def retrieve(
     queries: Annotated[str, typer.Argument(help="TSV, JSONL or TREC topics (or .gz).")],
     out: Annotated[Path, typer.Option(help="The run to write, in TREC's format.")],
     method: console.MethodName = "bm25",
-    depth: Annotated[int, typer.Option(help="Documents for each query.")] = 1000,
+    depth: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
     where: console.Where = None,
     field: console.TopicField = "title",
     tag: console.Tag = "glassrank",
-    threads: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
     ray: on_cluster.Address = None,
     shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
@@ -31,6 +31,8 @@ def retrieve(
     from glassrank.corpus import read_queries, write_run
     from glassrank.index import Index
 
+    console.check_writable(out)
+    on_cluster.check_shards(shards, ray)
     asked = read_queries(queries, field)
     with (
         nullcontext(Index(index))
@@ -87,6 +89,8 @@ def rerank(
     from glassrank.types import Run
 
     console.check_plan(plan, model)
+    console.check_writable(out)
+    on_cluster.check_shards(shards, ray)
     first = read_run(run)
     texts = {query.query_id: query.text for query in read_queries(queries, field)}
     unknown = [query_id for query_id in first.query_ids if query_id not in texts]

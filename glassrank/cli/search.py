@@ -69,7 +69,8 @@ def search(
         return
     show(pipeline.index, ranking, filtered=bool(where))
     if models:
-        console.say(timing_line(ranking))
+        # Whoever gives no budget does not wait for a warm-up before the clock starts.
+        console.say(timing_line(ranking) + (", without warm-up" if budget_ms is None else ""))
     for name, stage in zip(models, pipeline.stages, strict=True):
         if ranking.num_encoded and (stage.store is None or stage.num_missing):
             advice = f"store them with: {_encode_command(pipeline.index, name)}"

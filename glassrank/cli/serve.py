@@ -97,6 +97,7 @@ def serve(
     from glassrank.serve.options import read_api_key
 
     parse_method(method or "bm25")
+    on_cluster.check_shards(shards, ray)
     names = model or ["default", "fast"]
     if interleave is not None and interleave not in names:
         names = [*names, interleave]

@@ -212,11 +212,15 @@ def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Lo
             yield place, line, doc
 
 
+def _refuse(error: OSError) -> None:
+    raise InputError(f"{error.filename} cannot be read: {error.strerror}", code="permission_denied")
+
+
 def _files(folder: Path) -> Iterator[Path]:
     """The files below a folder, sorted, without hidden ones. A link that leads outside is refused:
     it would let the folder's author index other files of the user."""
     root = folder.resolve()
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)

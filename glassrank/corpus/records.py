@@ -129,6 +129,11 @@ def to_docs(given: Iterable[object]) -> Iterator[Doc]:
         )
     for place, item in enumerate(given):
         if isinstance(item, Doc):
+            for name in ("doc_id", "text"):
+                if not isinstance(value := getattr(item, name), str):
+                    raise InputError(
+                        f"the {name} of document {place} is {describe_type(value)}; expected a text"
+                    )
             yield item
             continue
         fields = {"text": item} if isinstance(item, str) else item

@@ -64,6 +64,8 @@ def explain_docs(
     `ranked_by`, or the one that ranks it without a budget. Computes the first stage's scores if a
     model needs them and they are not given, and in the same way what similar documents add
     (`regularization`). `characters` bounds what is read of a text."""
+    if not query.strip():
+        raise InputError("the query is empty; expected some words")
     for doc_id in doc_ids:
         pipeline.index.doc(doc_id, 0)  # raises if there is none
     ranking = _FullRanking(pipeline, query, method, deadline)

@@ -289,7 +289,8 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         there = _names(path)
     if MANIFEST_FILE in there and not overwrite:
         raise InputError(
-            f"{path} is an index already; add to it, overwrite it, or choose another name",
+            f"{path} is an index already; add to it (--add), replace it (--overwrite), or choose "
+            "another name",
             code="already_exists",
         )
     check_is_index(path, there)

@@ -108,6 +108,13 @@ def write_manifest(folder: Folder, manifest: Manifest) -> None:
 
 
 def _not_an_index(path: Path) -> InputError:
+    if path.is_file():
+        made = path.with_suffix(".index")
+        return InputError(
+            f"{path} is not an index (it is a file); "
+            f"make one with: glassrank index {path} --out {made}",
+            code="not_found",
+        )
     return InputError(
         f"{path} is not an index (it has no {MANIFEST_FILE}); "
         f"make one with: glassrank index DOCS --out {path}",

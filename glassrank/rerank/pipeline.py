@@ -122,6 +122,11 @@ class Pipeline:
         )
         self._asked = check_retrieval(first_stage) if isinstance(first_stage, str) else None
         if self._asked not in (None, "bm25") and self._dense_stage() is None:
+            if not rerankers:
+                raise InputError(
+                    f"first stage {self._asked!r} needs a model, whose store has the vectors; "
+                    "name one, such as default"
+                )
             raise InputError(
                 f"no store of {index.path} has vectors to find documents by; make them with: "
                 f"glassrank encode {index.path} --model MODEL --graph"

@@ -48,7 +48,8 @@ def judge(
     """Asks for a label of every pair that has none in the file `out`, and writes each at once.
     Returns how many were given. `ask` shows a pair and returns a key."""
     qrels: Qrels = read_qrels(out) if out.exists() and out.stat().st_size else {}
-    given: list[tuple[PooledDoc, bool]] = []  # shown, and whether it has a label
+    given: list[PooledDoc] = []
+    labelled: set[tuple[str, str]] = set()
     pairs = _list_pairs(pipelines, queries, qrels, depth)
     again: list[PooledDoc] = []
     while (pair := again.pop() if again else next(pairs, None)) is not None:
@@ -59,16 +60,17 @@ def judge(
         if key == BACK:
             again.append(pair)
             if given:
-                again.append(given.pop()[0])
+                again.append(given.pop())
         elif key == SKIP:
-            given.append((pair, False))
+            given.append(pair)
         elif key in LABELS:
             labels[pair.hit.doc_id] = LABELS.index(key)
             write_qrels(qrels, out)
-            given.append((pair, True))
+            given.append(pair)
+            labelled.add((pair.query.query_id, pair.hit.doc_id))
         else:
             raise InputError(f"expected one of {LABELS}, {BACK}, {SKIP} and {QUIT}, found {key!r}")
-    return sum(is_labelled for _, is_labelled in given)
+    return len(labelled)
 
 
 def _list_pairs(

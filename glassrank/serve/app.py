@@ -40,6 +40,7 @@ from glassrank.serve.schemas import (
 )
 from glassrank.serve.searching import NDJSON, check_document
 from glassrank.serve.service import Service, json_response, to_bytes
+from glassrank.storage.files import open_bytes
 from glassrank.tracing import enable_tracing
 
 _DOCS_PAGE = """<!doctype html>
@@ -281,10 +282,11 @@ def _report_endpoint(path: Path, is_pending: bool) -> Callable[[], Awaitable[Res
 
 
 def _read_report(path: Path) -> bytes:
+    with open_bytes(path) as file:
+        content = file.read()
     try:
-        content = path.read_bytes()
         json.loads(content)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"{path} cannot be read as JSON: {error}") from None
     return content
 

@@ -209,5 +209,6 @@ class IndexReloader:
 def _read_state(index: Path) -> tuple[object, ...]:
     """Changes whenever the index, or one of its stores, is written."""
     with wrap_os_errors(f"read the index {index}"):
+        state = read_manifest(index).state
         stores = [path / STORE_FILE for path in list_stores(index)]
-        return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)
+        return state, *(path.stat().st_mtime_ns for path in stores)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from glassrank.errors import InputError
 from glassrank.serve.limits import Limits
+from glassrank.storage.files import read_file
 
-SHORTEST_KEY = 16
+SHORTEST_KEY, _KEY_BYTES = 16, 1 << 16
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -161,9 +162,9 @@ def read_api_key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get("GLASSRANK_API_KEY") or None
     try:
-        key = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read as an API key: {error}") from None
+        key = read_file(file, _KEY_BYTES).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not UTF-8; expected an API key in it") from None
     if not key:
         raise InputError(f"{file} is empty; expected an API key in it")
     return key

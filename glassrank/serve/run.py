@@ -277,8 +277,9 @@ def _bind(options: Options) -> socket.socket:
         listener.bind((options.host, options.port))
     except (OSError, OverflowError) as error:
         listener.close()
+        why = error.strerror if isinstance(error, OSError) else error
         raise GlassrankError(
-            f"cannot listen on {options.host} port {options.port}: {error}; "
+            f"cannot listen on {options.host} port {options.port}: {why}; "
             "choose another with --host and --port"
         ) from None
     return listener

@@ -244,21 +244,24 @@ def write_checksummed_folder(
     `holds` are the names, or patterns of names, of a folder of this kind: a folder with other files
     is not replaced, since these would be lost. The file `beside` is not in the manifest."""
     with replace_folder(path) as part:
-        _check_replaceable(path, kind, (MANIFEST, *holds))
+        check_replaceable(path, kind, holds)
         yield part
         with Folder.open(part) as folder:
             names = [entry.name for entry in sorted(part.iterdir()) if entry.is_file()]
             write_checksums(folder, kind, [name for name in names if name != beside])
 
 
-def _check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
+def check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
+    """Raises an error if a folder of this kind may not be written here: files would be lost."""
     try:
         with Folder.open(path) as folder:
             names = folder.names()
     except FileNotFoundError:
         return
+    except NotADirectoryError:
+        raise InputError(f"{path} is a file, expected a folder; choose another name") from None
     for name in names:
-        if not any(fnmatchcase(name, pattern) for pattern in holds):
+        if not any(fnmatchcase(name, pattern) for pattern in (MANIFEST, *holds)):
             raise InputError(
                 f"{path} holds {shorten_repr(name)}, which is no part of a {kind}, "
                 "and would be lost; move it or choose another folder"

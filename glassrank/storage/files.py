@@ -143,7 +143,7 @@ def _decode(raw: bytes, encoding: str, path: Path, number: int) -> str:
         position = error.start + 1 if isinstance(error, UnicodeDecodeError) else 1
         name = encoding.upper()
         problem = f"invalid {name} at byte {position} of the line; "
-        hint = f"convert the file to {name}, or name its encoding"
+        hint = f"convert the file to {name}, or name the encoding of documents (--encoding)"
         raise InputError.at(path, number, problem + hint) from None
     except LookupError:
         raise _unknown_encoding(encoding) from None
@@ -181,6 +181,8 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to; the file gets its name when it is complete and durable."""
+    if not path.name:
+        raise InputError(f"cannot write {path}: it is a folder; name a file")
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     in_place = False
     try:

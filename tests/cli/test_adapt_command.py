@@ -119,3 +119,7 @@ def test_mistakes_are_told_before_anything_is_trained(call: Call, ready: Path) -
     done = call("adapt", "adapt.toml", "--runs", "kept")
     assert done.returncode == 2 and "needs arrays with ids" in done.stderr
     assert not Path("kept").exists() and not Path("adapted").exists()
+
+
+def test_the_help_names_what_the_config_needs(call: Call) -> None:
+    assert "start.model and folds" in " ".join(call("adapt", "--help").stdout.split())

@@ -98,7 +98,7 @@ def test_an_interruption_says_that_the_work_is_kept(
     done = call("encode", "my.index", "--model", "model")
     assert done.returncode == 130
     assert done.stderr.count("\n") == 2  # the size comes first
-    assert "interrupted; run glassrank encode again" in done.stderr
+    assert "to continue: glassrank encode my.index --model model\n" in done.stderr
     monkeypatch.undo()
     monkeypatch.chdir(index.parent)
     assert call("encode", "my.index", "--model", "model").returncode == 0

@@ -130,12 +130,14 @@ def test_what_time_did_not_suffice_for_is_told(
     encode(call)
     whole = call("search", "my.index", "chase mice", "--model", "model")
     assert "re-ranked 3 in " in said(whole.stderr)
+    assert said(whole.stderr).strip().endswith("), without warm-up")
     monkeypatch.setattr("glassrank.rerank.scheduler._next_count", lambda *_: 0)
     with warnings.catch_warnings():
         warnings.simplefilter("default", BudgetWarning)
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
     assert "warning: nothing could be re-ranked in 50 ms" in said(late.stderr)
     assert "re-ranked 0 of 3 (budget exhausted at depth 0) in " in said(late.stderr)
+    assert "without warm-up" not in late.stderr
 
 
 def test_files_that_are_no_documents_are_named(call: Call, files: Path) -> None:

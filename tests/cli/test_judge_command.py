@@ -61,3 +61,10 @@ def test_a_label_can_be_taken_back_and_a_pair_skipped(index: Path, tmp_path: Pat
     labels = read_qrels(tmp_path / "mine.txt")
     found = {(query, doc): label for query, docs in labels.items() for doc, label in docs.items()}
     assert found == {first: 1, second: 3, third: 0}
+
+
+def test_a_label_from_before_a_step_back_is_counted(index: Path, tmp_path: Path) -> None:
+    keys = iter("12bq")
+    out = tmp_path / "mine.txt"
+    count = judge([Pipeline(Index(index))], QUERIES, out, lambda _: next(keys), depth=4)
+    assert count == sum(map(len, read_qrels(out).values())) == 2

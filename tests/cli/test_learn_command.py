@@ -74,7 +74,8 @@ def test_a_write_that_fails_leaves_the_old_model(
     [
         (("--model", "default"), "glassrank encode"),
         (("--queries", "no.jsonl"), "does not exist"),
-        (("--queries", "qrels.txt"), "no click"),
+        (("--queries", "qrels.txt"), "expected clicks, as glassrank serve --log writes them"),
+        ((), "expected 80 or more; give it more documents or more minutes"),
     ],
 )
 def test_mistakes_are_one_sentence(

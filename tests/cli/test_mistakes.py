@@ -1,10 +1,13 @@
 """What a user does wrong gets one sentence, the right exit status, and leaves nothing behind."""
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,8 @@ from glassrank.types import Doc
         (("index", "docs.tsv", "--out", "my.index", "--replace"), "--replace needs --add"),
         (("index", "--out", "my.index", "--delete", "zebra"), "no document has the id 'zebra'"),
         (("index", "docs.tsv", "--out", "my.index", "--delete", "cats"), "needs --add"),
-        (("search", "docs.tsv", "cat"), "is not an index"),
+        (("search", "docs.tsv", "cat"), "with: glassrank index docs.tsv --out docs.index"),
+        (("serve", "docs.tsv"), "docs.tsv is not an index (it is a file)"),
         (("search", "nowhere", "cat"), "make one with: glassrank index"),
         (("search", "my.index", "cat", "--method", "bm52"), "did you mean bm25?"),
         (("search", "my.index", "cat", "--method", "bm25(k2=1)"), "no parameter 'k2'"),
@@ -32,6 +36,29 @@ from glassrank.types import Doc
         (("evaluate", "good.run", "qrels.txt", "-m", "nDGC@10"), "nDCG"),
         (("retrieve", "my.index", "docs.csv", "--out", "x.run"), "docs.csv does not exist"),
         (("tune", "my.index", "other.tsv", "qrels.txt"), "no query has a judgment"),
+        (("search", "my.index", "cat", "--first-stage", "dense"), "'dense' needs a model"),
+        (("search", "my.index", "cat", "--model", ""), "a model's name is empty"),
+        (("search", "my.index", "cat", "--model", "nope"), "or its ORG/NAME on the hub"),
+        (("explain", "my.index", " ", "cats"), "the query is empty; expected some words"),
+        (("explain", "my.index", "cat", "cats", "--html", ""), "it is a folder; name a file"),
+        (("retrieve", "my.index", "queries.tsv", "--out", ""), "expected the name of a file"),
+        (("retrieve", "my.index", "queries.tsv", "--out", "no/x.run"), "there is no folder no"),
+        (("retrieve", "my.index", "queries.tsv", "--out", "x", "--shards", "2"), "needs --ray"),
+        (
+            (
+                *("rerank", "good.run", "--index", "my.index", "--queries", "queries.tsv"),
+                *("--model", "fast", "--out", "no/x.run"),
+            ),
+            "there is no folder no",
+        ),
+        (("evaluate", "good.run", "qrels.txt", "--test", "foo"), "need --baseline"),
+        (("learn", "my.index", "--out", "docs.tsv"), "docs.tsv is a file, expected a folder"),
+        (("learn", "my.index", "--out", "my.index"), "would be lost"),
+        (("learn", "my.index", "--out", "new", "--html", "no/x"), "there is no folder no"),
+        (("retrieve", "my.index", "latin.tsv", "--out", "x"), "documents (--encoding)"),
+        (("serve", "my.index", "--shards", "2"), "--shards needs --ray"),
+        (("serve", "my.index", "--api-key-file", "nope"), "nope does not exist"),
+        (("serve", "my.index", "--model", "none", "--curves", "nope"), "nope does not exist"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -39,13 +66,78 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     (files / "good.run").write_text("q1 Q0 cats 1 2 base\n")
     (files / "other.tsv").write_text("q9\tcat\n")
+    (files / "latin.tsv").write_bytes(b"q9\tca\xe9t\n")
     before = {path.name for path in files.iterdir()}
-    done = call(*arguments)
+    done = call(*arguments, *(("--quiet",) if arguments[0] == "serve" else ()))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
     assert {path.name for path in files.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("retrieve", "my.index", "queries.tsv", "--out", "x.run", "--depth", "0"),
+        ("retrieve", "my.index", "queries.tsv", "--out", "x.run", "--threads", "0"),
+        ("demo", "--once", "--k", "0"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_before_the_work(
+    call: Call, index: Path, arguments: tuple[str, ...]
+) -> None:
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert "is not in the range" in done.stderr
+
+
+def test_a_read_only_folder_is_named_before_the_work(
+    call: Call, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: not mode & os.W_OK)
+    monkeypatch.setattr(Index, "retrieve", None)
+    done = call("retrieve", str(index), "queries.tsv", "--out", "x.run")
+    assert done.returncode == 2
+    assert "x.run cannot be written: permission denied; choose a path that you" in done.stderr
+
+
+def test_a_folder_that_cannot_be_read_is_not_empty(
+    call: Call, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    (files / "docs").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    done = call("index", "docs", "--out", "new.index")
+    assert done.returncode == 2
+    assert "docs cannot be read: Permission denied" in done.stderr
+
+
+def test_a_port_that_is_taken_is_one_sentence(call: Call, index: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = call("serve", "my.index", "--model", "none", "--quiet", "--port", port)
+    assert done.returncode == 1
+    assert f"port {port}: Address already in use; choose another" in done.stderr
+
+
+@pytest.mark.parametrize("imported", ["numpy", "typer"])
+def test_ctrl_c_during_the_imports_leaves_no_trace(tmp_path: Path, imported: str) -> None:
+    interrupting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / f"{imported}.py").write_text(interrupting)
+    done = subprocess.run(
+        [sys.executable, "-m", "glassrank", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+    )
+    assert done.returncode in (-signal.SIGINT, 130)
+    assert "Traceback" not in done.stderr
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"glassrank": "glassrank.__main__:main"}
 
 
 def test_a_change_that_is_refused_has_deleted_nothing(call: Call, index: Path) -> None:

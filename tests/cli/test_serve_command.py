@@ -30,7 +30,7 @@ def model(files: Path) -> Path:
         (("my.index", "--model", "a=model", "--model", "a=model"), "not unique"),
         (("my.index", "--model", "model", "--host", "0.0.0.0"), "an API key is needed"),
         (("my.index", "--model", "model", "--api-key-file", "docs.tsv", "--no-auth"), "not both"),
-        (("my.index", "--model", "model", "--api-key-file", "nokey"), "nokey cannot be read"),
+        (("my.index", "--model", "model", "--api-key-file", "nokey"), "nokey does not exist"),
         (("my.index", "--model", "model", "--budget-ms", "0"), "budget_ms must be more than 0"),
         (("my.index", "--model", "model", "--method", "bm52"), "did you mean bm25?"),
         (("my.index", "--model", "model", "--clusters", "docs.tsv"), "cannot be read as JSON"),

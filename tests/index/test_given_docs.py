@@ -31,6 +31,8 @@ def test_texts_and_dicts_are_documents(tmp_path: Path) -> None:
     [
         ("one text", "expected a list of documents, not a str"),
         ([7], "document 0 is an int; expected a Doc, a dict or a text"),
+        ([Doc(7, "Owls.")], "the doc_id of document 0 is an int; expected a text"),  # type: ignore[arg-type]
+        ([Doc("a", None)], "the text of document 0 is None; expected a text"),  # type: ignore[arg-type]
         ([{"id": "a"}], "docs:0: expected a field named text"),
         ([" "], "docs:0: expected a text for document '0'"),
     ],

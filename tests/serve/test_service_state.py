@@ -115,7 +115,7 @@ def test_reports_may_follow_when_the_service_is_up(options: Options, tmp_path: P
         assert "being measured" in early.json()["message"]
         path.write_text('{"clusters": []}')
         assert client.get("/clusters").json() == {"clusters": []}
-    with pytest.raises(InputError, match=r"budget\.json cannot be read as JSON"):
+    with pytest.raises(InputError, match=r"budget\.json does not exist"):
         make_app(replace(options, curves=tmp_path / "budget.json"))
 
 

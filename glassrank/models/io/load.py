@@ -56,6 +56,8 @@ def load_for_inference(
 ) -> SavedModel:
     """For ranking: ONNX Runtime computes it on a CPU if it can, and if not `exact`."""
     folder, trusted = _locate(model)
+    if device != "cpu" and find_spec("torch") is None:
+        raise InputError(f"the device {device!r} needs PyTorch: pip install 'glassrank[torch]'")
     if device == "cpu" and (graph := published_graph(folder)) is not None:
         return load_published(folder, graph)
     if device == "cpu" and not exact and find_spec("numba") is not None:
@@ -88,8 +90,8 @@ def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> Saved
             folder,
             "model",
             load,
-            remedy=f"the package has {', '.join(PACKAGED)}, others come from: "
-            "glassrank train CONFIG.toml",
+            remedy=f"the package has {', '.join(PACKAGED)}; for another, give its folder, or its "
+            "ORG/NAME on the hub",
             no_manifest=f"if an older version saved it: python -m glassrank.models.seal {folder}",
         )
 

@@ -158,6 +158,8 @@ def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
     >>> resolve_folder("runs/tk"), resolve_folder("mine:Siamese@runs/siamese")
     ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
     """
+    if not str(model):
+        raise InputError(f"a model's name is empty; expected {', '.join(PACKAGED)} or a folder")
     name, at, folder = str(model).partition("@")
     if at and is_outside(name):
         return Path(folder), [name]

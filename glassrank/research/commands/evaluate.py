@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from glassrank import console
+from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.research.evaluate import Comparison, Evaluation
@@ -51,6 +52,8 @@ def evaluate(
     from glassrank.research.evaluate import compare_all
     from glassrank.research.evaluate import evaluate as evaluate_run
 
+    if baseline is None and (test != "t" or correction != "holm" or margin):
+        raise InputError("--test, --correction and --margin need --baseline")
     judgments = read_qrels(qrels)
     measures = measure or list(_DEFAULT)
 

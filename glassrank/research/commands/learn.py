@@ -27,12 +27,16 @@ def learn(
     """Learn a collection, from its documents or from clicks; writes nothing that does not help."""
     from glassrank.errors import sanitize
     from glassrank.index import Index
+    from glassrank.models.io.model_folder import MODEL_FILES
     from glassrank.rerank import Reranker
     from glassrank.research.learn.learn import Learner
     from glassrank.research.learn.logs import read_log
     from glassrank.research.learn.saving import describe, render, save_learned
+    from glassrank.storage.atomic_folders import check_replaceable
     from glassrank.storage.files import atomic_write
 
+    console.check_writable(html)
+    check_replaceable(out, "model", MODEL_FILES)
     log = None if queries is None else read_log(queries)
     opened, reranker = Index(index), Reranker.load(model)
     learner = Learner(opened, reranker, partial(console.say, quiet=quiet))

@@ -95,7 +95,9 @@ def train(
 
 
 def adapt(
-    config: Annotated[Path, typer.Argument(help="The run's TOML file, with start.model, [folds].")],
+    config: Annotated[
+        Path, typer.Argument(help="The run's TOML file, with start.model and folds.")
+    ],
     mode: Annotated[
         list[str] | None,
         typer.Option(help="none, all, interaction or representation; repeatable."),

@@ -95,7 +95,10 @@ class ExampleMaker:
             examples.append(example.choose(np.array([*shown, *rest])))  # what was shown first
             ranks.append([rank for rank, *_ in seen])
         if not examples:
-            raise InputError("the log has no click on a document that the first stage finds")
+            raise InputError(
+                "the log has no click on a document that the first stage finds; "
+                "expected clicks, as glassrank serve --log writes them"
+            )
         if not corrected:
             return examples
         weights = weigh_clicks(_estimate(examples, ranks))

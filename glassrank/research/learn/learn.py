@@ -125,8 +125,10 @@ class Learner:
         else:
             examples = self._maker.from_log(log, corrected=corrected)
         if len(examples) < 2 * FEWEST:
+            more = "more documents or more minutes" if log is None else "a log with more clicks"
             raise InputError(
-                f"only {len(examples)} queries can be learned from; expected {2 * FEWEST} or more"
+                f"{len(examples)} queries can be learned from, expected {2 * FEWEST} or more; "
+                f"give it {more}"
             )
         examples = [examples[place] for place in rng.permutation(len(examples))]
         count = min(HELD_OUT, len(examples) // 2)
