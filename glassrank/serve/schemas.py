@@ -107,9 +107,7 @@ class SearchRequest(BaseModel):
 def parse_search(query_string: bytes) -> SearchRequest:
     """The parameters of a URL; FastAPI's own parsing takes longer than a first stage."""
     pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
-    values: dict[str, Any] = {
-        name: value for name, value in pairs if name in SearchRequest.model_fields
-    }
+    values: dict[str, Any] = dict(pairs)
     for field in _REPEATABLE & values.keys():
         listed = [value for name, value in pairs if name == field]
         if len(listed) > 1 or field == "where":

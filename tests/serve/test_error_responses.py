@@ -28,6 +28,7 @@ def protected(options: Options) -> Iterator[TestClient]:
         ("POST", "/search", {"json": {"query": "cat", "where": ["?"]}}, 400, "bad_filter"),
         ("POST", "/search", {"json": {"query": "cat", "model": "no"}}, 400, "bad_input"),
         ("GET", "/search?query=cat&k=0", {}, 400, "bad_input"),
+        ("GET", "/search?query=cat&buget_ms=5", {}, 400, "bad_input"),
         ("GET", "/search", {"headers": {"Sec-Fetch-Site": "cross-site"}}, 403, "forbidden"),
         ("GET", "/nowhere", {}, 404, "not_found"),
         ("GET", "/doc?id=zebra", {}, 404, "not_found"),
