@@ -450,10 +450,17 @@ def main() -> None:
             difference, half = compare(*pair)
             differences[f"{budget} ms: {mine} - {name}"] = difference, half
             print(f"{budget:6,} ms: {mine} - {name}: {difference:+.4f} ± {half:.4f}")
+    ms = np.geomspace(1, BUDGETS[-1], 1000)
+    lines = {name: curve(name, ms) for name in systems}
+    frontier = np.max([lines[name] for name in ours], 0)
+    for name in (name for name in systems if name not in ours):
+        lead = lines[name] - frontier
+        if len(ahead := ms[lead > 0]):
+            print(
+                f"{name}: ahead between {ahead[0]:.1f} and {ahead[-1]:.1f} ms, by {lead.max():.4f}"
+            )
     if options.plot:
-        ms = np.geomspace(1, BUDGETS[-1], 300)
-        lines = {name: curve(name, ms) for name in systems}
-        draw(lines, ours, np.max([lines[name] for name in ours], 0), ms, options.plot)
+        draw(lines, ours, frontier, ms, options.plot)
     if options.json:
         rows = {
             name: {**(asdict(speeds[name]) if name in speeds else {}), **row}

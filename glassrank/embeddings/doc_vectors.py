@@ -24,6 +24,7 @@ from glassrank.storage.mapped_arrays import Bools, Floats, Ints, as_readonly, re
 _DOCS_AT_ONCE = 1024
 _ROWS_PER_THREAD = 1 << 14  # fewer are searched sooner than a second thread wakes up
 _NO_MASK = np.empty(0, np.bool_)
+_LOWEST = np.finfo(np.float32).min
 
 
 def write_doc_vectors(parent: Folder, record: PartRecord, layout: Layout) -> PartRecord:
@@ -75,44 +76,29 @@ def nearest(part: Part, query: Floats, k: int, mask: Bools = _NO_MASK) -> tuple[
     (values,), (scale,) = quantize_int8(query[None])
     count = max(1, min(num_threads(), len(part) // _ROWS_PER_THREAD))
     bounds = np.linspace(0, len(part), count + 1).astype(np.int64).tolist()
-    found: list[tuple[Any, Any]] = [(None, None)] * count
     vectors, scales, wanted = part.doc_vectors, part.doc_scales, as_readonly(values)
+    scores = np.empty(len(part), np.float32)
 
     def search(number: int) -> None:
         rows = slice(bounds[number], bounds[number + 1])
-        docs, scores = scan(vectors[rows], scales[rows], wanted, as_readonly(mask[rows]), k)
-        found[number] = docs + bounds[number], scores
+        scan(vectors[rows], scales[rows], wanted, as_readonly(mask[rows]), scores[rows])
 
     run_parallel(search, count)
-    docs, scores = map(np.concatenate, zip(*found, strict=True))
-    best = np.argsort(-scores, kind="stable")[:k]
-    return docs[best], scores[best] * scale
+    floor = np.partition(scores, -k)[-k] if len(scores) > k else _LOWEST
+    docs = np.flatnonzero(scores >= max(floor, _LOWEST))
+    best = np.argsort(-scores[docs], kind="stable")[:k]
+    return docs[best], scores[docs[best]] * scale
 
 
 @compiled
-def scan(vectors: Any, scales: Any, query: Any, mask: Any, k: int) -> Any:
-    """All vectors (N, E), one after another: rows that may be among the best k, at most 2k + 64 of
-    them, in ascending order unless some were dropped."""
-    room = 2 * k + 64
-    docs = np.empty(room, np.int64)
-    scores = np.empty(room, np.float32)
-    kept = 0
-    floor = np.float32(-np.inf)
+def scan(vectors: Any, scales: Any, query: Any, mask: Any, scores: Any) -> None:
+    """The products of all vectors (N, E) with the query, to `scores` (N,); less than all numbers
+    where the mask is not set."""
     for row in range(len(vectors)):
         if len(mask) and not mask[row]:
+            scores[row] = -np.inf
             continue
         total = np.int32(0)
         for i in range(len(query)):
             total = np.int32(total + np.int32(vectors[row, i]) * np.int32(query[i]))
-        score = np.float32(total) * scales[row]
-        if score > floor:
-            docs[kept] = row
-            scores[kept] = score
-            kept += 1
-            if kept == room:
-                order = np.argsort(-scores, kind="mergesort")[:k]
-                docs[:k] = docs[order]
-                scores[:k] = scores[order]
-                kept = k
-                floor = scores[k - 1]
-    return docs[:kept], scores[:kept]
+        scores[row] = np.float32(total) * scales[row]

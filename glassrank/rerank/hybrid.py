@@ -7,9 +7,11 @@ import re
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.index.search import BY_TERMS, BY_VECTOR, TopK
+from glassrank.storage.mapped_arrays import Floats
 
 Retrieval = Literal["bm25", "dense", "hybrid"]
 """By terms, as `method` says; by vectors; or fused."""
@@ -34,25 +36,35 @@ def fuse(by_terms: TopK, by_vector: TopK, k: int, *, dense: bool = False) -> Top
         float(by_terms.scores[-1]) if len(by_terms.docs) == k else 0.0,
         float(by_vector.scores[-1]) if len(by_vector.docs) else 0.0,
     )
-    lists = [by_terms.docs[:0] if dense else by_terms.docs, by_vector.docs]
-    docs, first, places = np.unique(np.concatenate(lists), return_index=True, return_inverse=True)
-    fused, found_by = np.zeros(len(docs)), np.zeros(len(docs), np.uint8)
-    scores = np.zeros(len(docs), np.float32)
-    parts = np.split(places, [len(lists[0])])
-    for kind, at, top, floor in zip(
-        (BY_TERMS, BY_VECTOR), parts, (by_terms, by_vector), lowest, strict=True
-    ):
-        if len(at):
-            given = np.append(top.scores.astype(np.float64), floor)
-            z_scores = (given - given.mean()) / max(float(given.std()), 1e-9)
-            fused += z_scores[-1]
-            fused[at] += z_scores[:-1] - z_scores[-1]
-            found_by[at] += np.uint8(kind)
-    _, at, known = np.intersect1d(docs, by_terms.docs, assume_unique=True, return_indices=True)
-    scores[at] = by_terms.scores[known]
-    best = np.lexsort((first, -fused))
+    term_z, term_floor = _standardize(by_terms.scores, lowest[0])
+    vector_z, vector_floor = _standardize(by_vector.scores, lowest[1])
+    order = np.argsort(by_terms.docs)
+    places = np.searchsorted(by_terms.docs, by_vector.docs, sorter=order)
+    places = np.append(order, -1)[places]  # where terms have it, if they do
+    both = np.append(by_terms.docs, -1)[places] == by_vector.docs
+    if dense:
+        docs, fused = by_vector.docs, vector_z
+        scores = np.where(both, np.append(by_terms.scores, 0)[places], 0)
+        found_by = np.full(len(docs), BY_VECTOR, np.uint8)
+    else:
+        docs = np.append(by_terms.docs, by_vector.docs[~both])
+        scores = np.append(by_terms.scores, np.zeros(len(docs) - len(term_z)))
+        fused = np.append(term_z + vector_floor, vector_z[~both] + term_floor)
+        fused[places[both]] += vector_z[both] - vector_floor
+        found_by = np.full(len(docs), BY_VECTOR, np.uint8)
+        found_by[: len(term_z)] = BY_TERMS
+        found_by[places[both]] |= BY_VECTOR
+    best = np.argsort(-fused, kind="stable")
     missing = tuple(sorted({*by_terms.missing, *by_vector.missing}))
-    return TopK(docs[best], scores[best], missing, fused[best].astype(np.float32), found_by[best])
+    values = (array[best].astype(np.float32) for array in (scores, fused))
+    return TopK(docs[best], next(values), missing, next(values), found_by[best])
+
+
+def _standardize(scores: Floats, lowest: float) -> tuple[NDArray[np.float64], float]:
+    """The z-scores of a list, and of its lowest score, which counts as one more."""
+    given = np.append(scores, np.float64(lowest))
+    z_scores = (given - given.mean()) / max(float(given.std()), 1e-9)
+    return z_scores[:-1], float(z_scores[-1])
 
 
 def found_by_names(method: str) -> list[tuple[str, ...]]:
