@@ -159,7 +159,7 @@ def test_keys_come_from_a_file_or_the_environment(
     file.write_text("\n")
     with pytest.raises(InputError, match="is empty"):
         read_api_key(file)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, expected a file"):
         read_api_key(file.parent)
 
 
