@@ -41,8 +41,9 @@ def search(
     """Search with one query; with a model, re-rank what the first stage finds."""
     from glassrank.rerank import Pipeline
 
-    if budget_ms is not None and model is None:
-        raise InputError("--budget-ms limits re-ranking; give --model too")
+    of_models = budget_ms, adaptive, regularization
+    if model is None and any(value is not None for value in of_models):
+        raise InputError("--budget-ms, --adaptive and --regularization need --model; give it too")
     console.check_plan(plan, model)
     pipeline = Pipeline.open(
         index,

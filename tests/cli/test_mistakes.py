@@ -37,6 +37,8 @@ from glassrank.types import Doc
         (("retrieve", "my.index", "docs.csv", "--out", "x.run"), "docs.csv does not exist"),
         (("tune", "my.index", "other.tsv", "qrels.txt"), "no query has a judgment"),
         (("search", "my.index", "cat", "--first-stage", "dense"), "'dense' needs a model"),
+        (("search", "my.index", "cat", "--no-adaptive"), "need --model"),
+        (("search", "my.index", "cat", "--budget-ms", "5"), "need --model"),
         (("search", "my.index", "cat", "--model", ""), "a model's name is empty"),
         (("search", "my.index", "cat", "--model", "nope"), "or its ORG/NAME on the hub"),
         (("explain", "my.index", " ", "cats"), "the query is empty; expected some words"),
