@@ -11,8 +11,9 @@ from command_line import Call
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.rerank import Reranker
-from glassrank.research.learn import saving
+from glassrank.research.learn import whitening
 from glassrank.research.learn.learn import ChangedQuery, Learner, Outcome
+from glassrank.research.learn.whitening import Whitening
 
 COMMAND = ("learn", "my.index", "--model", "fast", "--out", "learned")
 
@@ -25,7 +26,8 @@ def decide(index: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], No
     def set_lowest(low: float) -> None:
         def learn(self: Learner, seconds: float, log: Any = None) -> Outcome:
             changes = [ChangedQuery("<b>cats</b>", [0, 1], [1, 0], 0.5)]
-            return Outcome(self.start, None, 0.5, 100, 50, 0.4, 0.5, (low, 0.2), changes)
+            self._learned = Whitening(self._index, self._reranker)
+            return Outcome(None, 0.5, 100, 50, 0.4, 0.5, (low, 0.2), changes)
 
         monkeypatch.setattr(Learner, "learn", learn)
 
@@ -63,7 +65,7 @@ def test_a_write_that_fails_leaves_the_old_model(
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving, "save_file", fail)
+    monkeypatch.setattr(whitening, "save_file", fail)
     done = call(*COMMAND)
     assert done.returncode == 1 and "No space left" in done.stderr
     assert before == {path.name: path.read_bytes() for path in (files / "learned").iterdir()}
@@ -75,7 +77,7 @@ def test_a_write_that_fails_leaves_the_old_model(
         (("--model", "default"), "glassrank encode"),
         (("--queries", "no.jsonl"), "does not exist"),
         (("--queries", "qrels.txt"), "expected clicks, as glassrank serve --log writes them"),
-        ((), "expected 80 or more; give it more documents or more minutes"),
+        ((), "expected 80 or more; give it more documents or minutes"),
     ],
 )
 def test_mistakes_are_one_sentence(

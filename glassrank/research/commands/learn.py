@@ -20,6 +20,13 @@ def learn(
     ] = None,
     model: Annotated[str, typer.Option(help="The model to begin from.")] = "default",
     minutes: Annotated[float, typer.Option(min=0.01, help="About how long it may take.")] = 30.0,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With clicks, so many of the last layers learn: 2 on a CPU, all on a GPU."
+        ),
+    ] = None,
+    device: console.Device = "cpu",
     html: Annotated[Path | None, typer.Option(help="The report as an HTML page.")] = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
@@ -31,7 +38,7 @@ def learn(
     from glassrank.rerank import Reranker
     from glassrank.research.learn.learn import Learner
     from glassrank.research.learn.logs import read_log
-    from glassrank.research.learn.saving import describe, render, save_learned
+    from glassrank.research.learn.report import describe, render
     from glassrank.storage.atomic_folders import check_replaceable
     from glassrank.storage.files import atomic_write
 
@@ -39,14 +46,15 @@ def learn(
     check_replaceable(out, "model", MODEL_FILES)
     log = None if queries is None else read_log(queries)
     opened, reranker = Index(index), Reranker.load(model)
-    learner = Learner(opened, reranker, partial(console.say, quiet=quiet))
+    say = partial(console.say, quiet=quiet)
+    learner = Learner(opened, reranker, say, layers=layers, device=device)
     outcome = learner.learn(60 * minutes, log)
     for reason, count in () if log is None else log.skipped.items():
         if count:
             console.say(f"{queries}: left out {count:,} ({reason})", quiet=quiet)
     report = sanitize(describe(outcome, opened.snapshot.doc))
     if outcome.helps:
-        save_learned(out, reranker, outcome, report)
+        learner.save(out, outcome, report)
     if html is not None:
         with atomic_write(html) as file:
             file.write(render(outcome, opened.snapshot.doc))

@@ -8,7 +8,7 @@ others, "InPars", SIGIR 2022).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,13 +21,42 @@ from glassrank.models.model import to_array
 from glassrank.rerank import Reranker
 from glassrank.research.learn.clicks import estimate_examination, weigh_clicks
 from glassrank.research.learn.logs import Log
-from glassrank.research.learn.stored_scores import Example
 
 DEPTH = 100
 _LONGEST_TITLE, _SPAN = 24, 12
 """Words of a query."""
 _LEAST_ROWS = 10
 """PassageRows that must be left of a source."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query with candidates, and how good each is."""
+
+    text: str
+    vectors: NDArray[np.float32]  # (Q, E) unit vectors
+    weights: NDArray[np.float32]  # (Q,) of the query's tokens
+    docs: NDArray[np.int64]  # (n,) numbers in the index
+    first_scores: NDArray[np.float32]  # (n,) of the first stage
+    gains: NDArray[np.float64]  # (n,) 0: not known to be good
+    shown: int = 0
+    """So many of the first were shown to a user."""
+    source: int = -1
+    """The place of the document that the query was taken from."""
+    hidden: tuple[int, int] = (0, 0)
+    """Rows of the source's first passage that the query was taken from."""
+
+    def choose(self, places: NDArray[np.integer]) -> "Example":
+        """With some of its candidates."""
+        source = np.flatnonzero(places == self.source)
+        return replace(
+            self,
+            docs=self.docs[places],
+            first_scores=self.first_scores[places],
+            gains=self.gains[places],
+            shown=int((places < self.shown).sum()),
+            source=int(source[0]) if len(source) else -1,
+        )
 
 
 class ExampleMaker:
@@ -78,25 +107,17 @@ class ExampleMaker:
         for logged in log.queries:
             numbers = [self.index.snapshot.find(doc_id) for doc_id in logged.shown]
             log.skipped["documents that are not in the index"] += numbers.count(-1)
-            clicked = [self.index.snapshot.find(doc_id) for doc_id in logged.clicked]
-            example = self.make(logged.text) if max(clicked, default=-1) >= 0 else None
+            clicked = {self.index.snapshot.find(doc_id) for doc_id in logged.clicked} - {-1}
+            example = self.make(logged.text) if clicked else None
             if example is None:
                 continue
-            places = {doc: place for place, doc in enumerate(example.docs.tolist())}
-            seen = [
-                (rank, places[n], n in clicked) for rank, n in enumerate(numbers) if n in places
-            ]
-            if not any(was_clicked for *_, was_clicked in seen):
-                continue
-            for _, place, was_clicked in seen:
-                example.gains[place] = was_clicked
-            shown = [place for _, place, _ in seen]
-            rest = np.setdiff1d(np.arange(len(example.docs)), shown)
-            examples.append(example.choose(np.array([*shown, *rest])))  # what was shown first
-            ranks.append([rank for rank, *_ in seen])
+            seen = [(rank, number) for rank, number in enumerate(numbers) if number >= 0]
+            shown = np.array([number for _, number in seen])
+            examples.append(_put_first(example, shown, np.isin(shown, list(clicked))))
+            ranks.append([rank for rank, _ in seen])
         if not examples:
             raise InputError(
-                "the log has no click on a document that the first stage finds; "
+                "the log has no click on a document of the index; "
                 "expected clicks, as glassrank serve --log writes them"
             )
         if not corrected:
@@ -105,6 +126,21 @@ class ExampleMaker:
         for example, own in zip(examples, ranks, strict=True):
             example.gains[: len(own)] *= weights[np.minimum(own, len(weights) - 1)]
         return examples
+
+
+def _put_first(example: Example, shown: NDArray[np.int64], clicked: NDArray[np.bool_]) -> Example:
+    """What was shown, then the other candidates. A document that the first stage did not find has
+    its score of 0."""
+    rest = ~np.isin(example.docs, shown)
+    scores = dict(zip(example.docs.tolist(), example.first_scores.tolist(), strict=True))
+    first_scores = np.array([scores.get(number, 0.0) for number in shown.tolist()], np.float32)
+    return replace(
+        example,
+        docs=np.concatenate([shown, example.docs[rest]]),
+        first_scores=np.concatenate([first_scores, example.first_scores[rest]]),
+        gains=np.concatenate([clicked, np.zeros(rest.sum())]),
+        shown=len(shown),
+    )
 
 
 def _estimate(examples: list[Example], ranks: list[list[int]]) -> NDArray[np.float64]:

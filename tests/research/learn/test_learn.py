@@ -1,6 +1,7 @@
-"""Learning on stored embeddings: gradients, logs, clicks, and what is saved."""
+"""Learning from documents and clicks: logs, position bias, what is learned and what is saved."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,87 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from glassrank.backends.configs import FLOOR, Kernels
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.learn import learn as learning
 from glassrank.research.learn.clicks import estimate_examination
+from glassrank.research.learn.encoder import EncoderLearner
+from glassrank.research.learn.examples import Example, ExampleMaker
 from glassrank.research.learn.learn import Learner, Outcome
 from glassrank.research.learn.logs import Log, LoggedQuery, read_log
-from glassrank.research.learn.saving import describe, render, save_learned
-from glassrank.research.learn.stored_scores import (
-    Example,
-    LearnedWeights,
-    PassageRows,
-    loss_gradient,
-    whiten,
-)
+from glassrank.research.learn.report import describe, render
+from glassrank.research.learn.whitening import Whitening, whiten
 from glassrank.storage.files import MAX_ROW_BYTES
 from glassrank.types import Doc
-
-KERNELS = Kernels.rising()
-
-
-def unit(rng: np.random.Generator, *shape: int) -> Any:
-    rows = rng.normal(size=shape)
-    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
-
-
-@pytest.fixture
-def problem() -> tuple[Example, PassageRows, LearnedWeights]:
-    rng = np.random.default_rng(0)
-    lengths = np.array([3, 5, 4])
-    example = Example(
-        "a query",
-        unit(rng, 4, 8),
-        rng.random(4).astype(np.float32),
-        np.arange(3),
-        rng.random(3).astype(np.float32),
-        np.array([1.0, 0.0, 0.5]),
-    )
-    weights = LearnedWeights(
-        (np.eye(8) + 0.1 * rng.normal(size=(8, 8))).astype(np.float32),
-        0.1 * rng.random(len(KERNELS)).astype(np.float32),
-        rng.random(len(KERNELS)).astype(np.float32),
-        0.3,
-    )
-    return example, PassageRows(unit(rng, 12, 8), lengths, np.arange(3)), weights
-
-
-def test_gradients_are_those_of_autograd(
-    problem: tuple[Example, PassageRows, LearnedWeights],
-) -> None:
-    example, passages, weights = problem
-    loss, gradient = loss_gradient(example, passages, weights, KERNELS)
-    projection = torch.tensor(weights.projection, dtype=torch.float64, requires_grad=True)
-    logarithms = torch.tensor(
-        np.log([*weights.log, *weights.length, weights.first_stage]), requires_grad=True
-    )
-    heads = logarithms.exp()
-    query, doc = (
-        torch.nn.functional.normalize(torch.from_numpy(rows).double() @ projection.T, dim=1)
-        for rows in (example.vectors, passages.rows)
-    )
-    scores = []
-    for place, rows in enumerate(torch.split(doc, passages.lengths.tolist())):
-        score = heads[-1] * float(example.first_scores[place])
-        for number, center in enumerate(KERNELS.centers):
-            distances = (query @ rows.T - center).clamp(max=0) / KERNELS.widths[number]
-            counts = torch.exp(-0.5 * distances**2).sum(1)
-            summands = heads[number] * counts.clamp(min=FLOOR).log()
-            summands = summands + heads[len(KERNELS) + number] * counts / (len(rows) + 1)
-            score = score + torch.from_numpy(example.weights).double() @ summands
-        scores.append(score)
-    expected = -torch.from_numpy(example.gains) @ torch.stack(scores).log_softmax(0)
-    expected.backward()
-    assert loss == pytest.approx(expected.item())
-    assert np.allclose(gradient.projection, projection.grad, atol=1e-5)
-    found = [*gradient.log, *gradient.length, gradient.first_stage]
-    assert np.allclose(found, logarithms.grad, atol=1e-5)
 
 
 def test_whitening_evens_out_directions() -> None:
@@ -218,30 +153,92 @@ def click_log(index: Index, reranker: Reranker) -> Log:
     return Log(queries, Counter())
 
 
+def mean_rank(learner: EncoderLearner, examples: Sequence[Example], share: float) -> float:
+    """Of what was clicked."""
+    ranks = []
+    for example in examples:
+        scores = learner.score(example, share)
+        (clicked,) = scores[example.gains > 0].tolist()
+        ranks.append(int((scores > clicked).sum()))
+    return float(np.mean(ranks))
+
+
 @pytest.mark.long
-def test_a_saved_model_scores_as_it_was_learned(
+def test_clicks_teach_the_encoder_and_a_saved_model_scores_as_it_was_learned(
     collection: tuple[Index, Reranker], tmp_path: Path
 ) -> None:
     index, reranker = collection
-    learner = Learner(index, reranker, lambda line: None)
-    outcome: Outcome = learner.learn(20, click_log(index, reranker))
-    assert outcome.queries + 2 * outcome.held_out >= 90
-    save_learned(tmp_path / "learned", reranker, outcome, "report")
+    log = click_log(index, reranker)
+    outcome: Outcome = Learner(index, reranker, lambda line: None, layers=1).learn(10, log)
+    assert outcome.queries + outcome.held_out >= 60 and outcome.share in learning._SHARES
+
+    examples = ExampleMaker(index, reranker).from_log(log)
+    learner = EncoderLearner(index, reranker, 1)
+    before = mean_rank(learner, examples, 0.0)
+    learner.learn(examples, time.monotonic() + 15, np.random.default_rng(0))
+    assert mean_rank(learner, examples, 1.0) < before - 0.5
+    assert mean_rank(learner, examples, 0.0) == before
+
+    learner.save(tmp_path / "learned", 0.5, reranker.usage, "a card")
     learned = Reranker.load(tmp_path / "learned")
-    example = learner._maker.make("cold glacier ice")
-    assert example is not None
-    texts = [index.snapshot.doc(int(number)) for number in example.docs]
-    expected = learned.scores(example.text, texts, example.first_scores.tolist()).values
-    found = learner._score(example, outcome.weights)
-    assert np.corrcoef(expected, found)[0, 1] > 0.999  # stored in int8
-    assert np.abs(expected - found).max() < 0.05 * np.abs(expected).max()
+    assert_scores_are_equal(learned, index, examples[0], learner.score(examples[0], 0.5))
     assert Store.find(index, learned.model) is None  # its documents are encoded anew
 
 
-def test_what_cannot_learn_is_refused(collection: tuple[Index, Reranker], tmp_path: Path) -> None:
+def assert_scores_are_equal(
+    learned: Reranker, index: Index, example: Example, expected: Any
+) -> None:
+    """But for int8."""
+    texts = [index.snapshot.doc(int(number)) for number in example.docs]
+    found = learned.scores(example.text, texts, example.first_scores.tolist()).values
+    assert np.corrcoef(expected, found)[0, 1] > 0.999
+    assert np.abs(expected - found).max() < 0.05 * np.abs(expected).max()
+
+
+def test_whitened_embeddings_are_saved_as_they_were_scored(
+    collection: tuple[Index, Reranker], tmp_path: Path
+) -> None:
+    index, reranker = collection
+    learned = Whitening(index, reranker)
+    learned.learn()
+    learned.save(tmp_path / "learned", 0.5, reranker.usage, "a card")
+    example = ExampleMaker(index, reranker).make("cold glacier ice")
+    assert example is not None
+    saved = Reranker.load(tmp_path / "learned")
+    assert_scores_are_equal(saved, index, example, learned.score(example, 0.5))
+
+
+def test_a_shown_document_that_the_first_stage_lacks_is_learned_from(
+    collection: tuple[Index, Reranker],
+) -> None:
+    index, reranker = collection
+    maker = ExampleMaker(index, reranker)
+    found = maker.make("glacier ice cave")
+    assert found is not None
+    numbers = found.docs.tolist()
+    other = next(number for number in range(len(index)) if number not in numbers)
+    shown = [index.snapshot.doc_id(number) for number in (numbers[3], other)]
+    log = Log([LoggedQuery("glacier ice cave", [*shown, "unknown"], {shown[1]})], Counter())
+    (example,) = maker.from_log(log, corrected=False)
+    assert example.docs.tolist() == [numbers[3], other, *numbers[:3], *numbers[4:]]
+    assert example.first_scores[:2].tolist() == [found.first_scores[3], 0.0]
+    assert example.gains.tolist() == [0.0, 1.0] + [0.0] * (len(example.docs) - 2)
+    assert example.shown == 2
+    assert log.skipped == {"documents that are not in the index": 1}
+
+
+def test_what_cannot_learn_is_refused(
+    collection: tuple[Index, Reranker], monkeypatch: pytest.MonkeyPatch
+) -> None:
     index, reranker = collection
     with pytest.raises(InputError, match="glassrank encode"):
-        Learner(index, Reranker.load("default"), lambda line: None)
+        Learner(index, Reranker.load("default"), lambda line: None).learn(1)
+    with pytest.raises(InputError, match="has 2 layers; 3 cannot learn"):
+        EncoderLearner(index, reranker, 3)
     learner = Learner(index, reranker, lambda line: None)
+    log = Log([LoggedQuery("ice", ["unknown"], {"unknown"})], Counter())
     with pytest.raises(InputError, match="no click"):
-        learner.learn(1, Log([LoggedQuery("ice", ["unknown"], {"unknown"})], Counter()))
+        learner.learn(1, log)
+    monkeypatch.setattr(learning, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs PyTorch: pip install 'glassrank\[torch\]'"):
+        learner.learn(1, log)

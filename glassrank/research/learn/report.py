@@ -1,19 +1,9 @@
-"""Saves a learned model, without PyTorch; and the report of how it came about."""
+"""The report of what was learned, as text and as a page."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from html import escape
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-from safetensors.numpy import save_file
-
-from glassrank.backends.onnx_encoders import Quantized
-from glassrank.models.io.model_folder import CARD, MODEL_FILES, WEIGHTS, write_texts
-from glassrank.rerank import Reranker
 from glassrank.research.learn.learn import Outcome
-from glassrank.storage.atomic_folders import write_checksummed_folder
 from glassrank.types import Doc
 
 _TITLE_CHARS = 70
@@ -21,37 +11,6 @@ _STYLE = (
     "body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "td,th{vertical-align:top;text-align:left;padding:.3rem 1rem .3rem 0;border-top:1px solid #ccc}"
 )
-
-
-def save_learned(folder: Path, reranker: Reranker, outcome: Outcome, report: str) -> None:
-    """Writes a model folder that appears whole or not at all."""
-    model, weights = reranker.model, outcome.weights
-    arrays: dict[str, Any] = dict(model.weights.arrays)
-    size, states = model.config.size, model.config.encoder.size
-    projection = weights.projection @ model.weights.floats("projection.weight", size, states)
-    arrays |= {
-        "projection.weight": projection,
-        "log_weights": _invert_softplus(weights.log),
-        "length_weights": _invert_softplus(weights.length),
-    }
-    if model.first_stage_weight is not None:
-        arrays["first_stage_weight"] = np.array(weights.first_stage, np.float32)
-    plain = {}
-    for name, array in arrays.items():
-        if isinstance(array, Quantized):
-            plain[name] = np.ascontiguousarray(array.values)
-            plain[name.removesuffix(".weight") + ".scales"] = array.scales
-        else:
-            plain[name] = np.array(array, np.float32, order="C")
-    usage = replace(reranker.usage, calibration=outcome.calibration)
-    card = f"# {folder.name}\n\n```text\n{report}\n```\n"
-    with write_checksummed_folder(folder, "model", MODEL_FILES, beside=CARD) as part:
-        save_file(plain, part / WEIGHTS)
-        write_texts(part, model.name, model, usage, reranker.saved.vocabulary, card)
-
-
-def _invert_softplus(weights: Any) -> Any:
-    return np.log(np.expm1(np.maximum(weights, 1e-6))).astype(np.float32)
 
 
 def describe(outcome: Outcome, find_doc: Callable[[int], Doc]) -> str:
