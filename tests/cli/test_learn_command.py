@@ -75,6 +75,7 @@ def test_a_write_that_fails_leaves_the_old_model(
     ("arguments", "sentence"),
     [
         (("--model", "default"), "glassrank encode"),
+        (("--layers", "1"), "are for learning from clicks; give --queries"),
         (("--queries", "no.jsonl"), "does not exist"),
         (("--queries", "qrels.txt"), "expected clicks, as glassrank serve --log writes them"),
         ((), "expected 80 or more; give it more documents or minutes"),

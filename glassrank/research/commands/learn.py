@@ -15,7 +15,8 @@ def learn(
     queries: Annotated[
         Path | None,
         typer.Option(
-            help="A log of queries and clicks; without it, queries are made of documents."
+            help="A log of queries and clicks, learned by PyTorch; else queries are made of "
+            "documents."
         ),
     ] = None,
     model: Annotated[str, typer.Option(help="The model to begin from.")] = "default",
@@ -32,7 +33,7 @@ def learn(
     json: console.AsJson = False,
 ) -> None:
     """Learn a collection, from its documents or from clicks; writes nothing that does not help."""
-    from glassrank.errors import sanitize
+    from glassrank.errors import InputError, sanitize
     from glassrank.index import Index
     from glassrank.models.io.model_folder import MODEL_FILES
     from glassrank.rerank import Reranker
@@ -42,6 +43,8 @@ def learn(
     from glassrank.storage.atomic_folders import check_replaceable
     from glassrank.storage.files import atomic_write
 
+    if queries is None and (layers is not None or device != "cpu"):
+        raise InputError("--layers and --device are for learning from clicks; give --queries")
     console.check_writable(html)
     check_replaceable(out, "model", MODEL_FILES)
     log = None if queries is None else read_log(queries)

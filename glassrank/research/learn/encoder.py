@@ -4,6 +4,7 @@ The layers below stay as they are. Their states of a document are computed once 
 two cores can train in minutes.
 """
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,8 +28,10 @@ from glassrank.rerank import Reranker
 from glassrank.research.learn.examples import Example
 
 _RATE, _RATE_OF_HEAD = 5e-5, 1.5e-4
-_BATCH, _EPOCHS, _WARM_UP = 16, 2, 10
+_BATCH, _EPOCHS, _WARM_UP = 16, 1, 10
 """Queries of a step, passes over all queries, steps of warm-up."""
+_OLD = 0.3
+"""What the old scores count in the loss, beside a click."""
 _DOCS, _NOT_SHOWN = 6, 1
 """Documents of a query in a step, and how many of them were not shown."""
 _EVERY = 20
@@ -55,8 +58,9 @@ class EncoderLearner:
         if not 1 <= layers <= len(stack):
             raise InputError(f"{reranker.name} has {len(stack)} layers; {layers} cannot learn")
         self._model, self._device = model.requires_grad_(requires_grad=False), target
-        self._frozen, self._trained = stack[:-layers], stack[-layers:]
-        self._in_layers = [each for layer in self._trained for each in layer.parameters()]
+        self._old_model = copy.deepcopy(model)
+        self._frozen, self._layers = stack[:-layers], layers
+        self._in_layers = [each for layer in stack[-layers:] for each in layer.parameters()]
         named = model.named_parameters()
         self._in_head = [each for name, each in named if not name.startswith("encoder.")]
         self._old = [each.detach().clone() for each in self._weights]
@@ -104,13 +108,17 @@ class EncoderLearner:
     def _step(
         self, optimizer: torch.optim.Optimizer, batch: Sequence[Example], scale: float
     ) -> None:
-        """By the cross-entropy of gains and the softmax of scores over each list."""
+        """By the cross-entropy of the softmax over each list with its gains, and with the softmax
+        of the old scores: clicks are few and noisy, and what the model knew is to stay."""
         optimizer.zero_grad()
-        scores = torch.split(self._score(batch), [len(example.docs) for example in batch])
+        lengths = [len(example.docs) for example in batch]
+        with torch.no_grad():
+            old_scores = torch.split(self._score(batch, self._old_model), lengths)
+        scores = torch.split(self._score(batch, self._model), lengths)
         loss = torch.zeros((), device=self._device)
-        for example, own in zip(batch, scores, strict=True):
-            gains = torch.from_numpy(example.gains / scale).to(own)
-            loss = loss - (gains * own.log_softmax(0)).sum() / len(batch)
+        for example, own, old in zip(batch, scores, old_scores, strict=True):
+            target = torch.from_numpy(example.gains / scale).to(own) + _OLD * old.softmax(0)
+            loss = loss - (target * own.log_softmax(0)).sum() / len(batch)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._weights, 1.0)
         optimizer.step()
@@ -119,35 +127,36 @@ class EncoderLearner:
     def score(self, example: Example, share: float) -> NDArray[np.float32]:
         """Scores (n,) of all candidates, a share of the way from the old weights to the new."""
         self._go(share)
-        return to_array(self._score([example])).astype(np.float32)
+        return to_array(self._score([example], self._model)).astype(np.float32)
 
     def _go(self, share: float) -> None:
         for weight, old, new in zip(self._weights, self._old, self._new, strict=True):
             weight.data = torch.lerp(old, new, share)
 
-    def _score(self, examples: Sequence[Example]) -> Tensor:
+    def _score(self, examples: Sequence[Example], model: KernelBERT) -> Tensor:
         """Scores of all candidates of all examples, one after another."""
         texts = [self._reranker.read_query(example.text).ids for example in examples]
-        queries = self._encode(self._freeze(texts))
+        queries = self._encode(self._freeze(texts), model)
         which = np.repeat(np.arange(len(examples)), [len(example.docs) for example in examples])
         first_scores = np.concatenate([example.first_scores for example in examples])
         states = self._doc_states(np.concatenate([example.docs for example in examples]).tolist())
         scores, places = [], []
         lengths = np.array([len(own) for own in states])
         for part in batch_by_length(lengths, _TOKENS_AT_ONCE):
-            docs = self._encode([states[place] for place in part])
+            docs = self._encode([states[place] for place in part], model)
             first = torch.from_numpy(first_scores[part]).to(self._device)
-            scores.append(self._model.rank(queries.rows(which[part]), docs, first).score)
+            scores.append(model.rank(queries.rows(which[part]), docs, first).score)
             places.append(part)
         return torch.cat(scores)[np.argsort(np.concatenate(places))]
 
-    def _encode(self, states: Sequence[Tensor]) -> TokenEmbeddings:
+    def _encode(self, states: Sequence[Tensor], model: KernelBERT) -> TokenEmbeddings:
         """Texts from what the frozen layers made of them."""
         x = nn.utils.rnn.pad_sequence(list(states), batch_first=True).float()  # (B, L, H)
         lengths = torch.tensor([len(own) for own in states])
         mask = (torch.arange(x.shape[1]) < lengths[:, None]).float().to(self._device)  # (B, L)
-        x = run_layers(self._trained, x, self._model.encoder.bias(mask, x))
-        return TokenEmbeddings(self._model.vectors(x), mask, self._model.weights(x) * mask)
+        layers = model.encoder.stack()[-self._layers :]
+        x = run_layers(layers, x, model.encoder.bias(mask, x))
+        return TokenEmbeddings(model.vectors(x), mask, model.weights(x) * mask)
 
     @torch.no_grad()
     def _freeze(self, ids: Sequence[NDArray[np.int32]]) -> list[Tensor]:

@@ -7,7 +7,7 @@ candidates: round-trip consistency (Z. Dai and others, "Promptagator", ICLR 2023
 others, "InPars", SIGIR 2022).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,6 +25,8 @@ from glassrank.research.learn.logs import Log
 DEPTH = 100
 _LONGEST_TITLE, _SPAN = 24, 12
 """Words of a query."""
+_MOST_SEARCHES = 2_500
+"""By which position bias is estimated."""
 _LEAST_ROWS = 10
 """PassageRows that must be left of a source."""
 
@@ -100,32 +102,40 @@ class ExampleMaker:
                     first_scores=np.zeros_like(example.first_scores),
                 )
 
-    def from_log(self, log: Log, *, corrected: bool = True) -> list[Example]:
-        """Queries with clicks; each click has the weight of its rank, unless bias is not to be
-        `corrected`. Documents that are not in the index are counted and left out."""
-        examples, ranks = [], []
+    def from_log(
+        self, log: Log, score: Callable[[Example], NDArray[np.floating]] | None = None
+    ) -> list[Example]:
+        """Queries with clicks. With the model's own `score`, position bias is estimated, and each
+        click has the weight of its rank. Documents that are not in the index are counted and left
+        out."""
+        shown: list[tuple[Example, NDArray[np.int64]]] = []
+        examples: list[tuple[Example, NDArray[np.int64]]] = []
         for logged in log.queries:
-            numbers = [self.index.snapshot.find(doc_id) for doc_id in logged.shown]
-            log.skipped["documents that are not in the index"] += numbers.count(-1)
-            clicked = {self.index.snapshot.find(doc_id) for doc_id in logged.clicked} - {-1}
-            example = self.make(logged.text) if clicked else None
+            numbers = np.array([self.index.snapshot.find(i) for i in logged.shown], np.int64)
+            is_clicked = np.array([i in logged.clicked for i in logged.shown], np.bool_)
+            ranks = np.flatnonzero(numbers >= 0)
+            log.skipped["documents that are not in the index"] += len(numbers) - len(ranks)
+            is_wanted = score is not None and len(shown) < _MOST_SEARCHES
+            if not (is_clicked[ranks] | is_wanted).any():
+                continue
+            example = self.make(logged.text)
             if example is None:
                 continue
-            seen = [(rank, number) for rank, number in enumerate(numbers) if number >= 0]
-            shown = np.array([number for _, number in seen])
-            examples.append(_put_first(example, shown, np.isin(shown, list(clicked))))
-            ranks.append([rank for rank, _ in seen])
+            example = _put_first(example, numbers[ranks], is_clicked[ranks])
+            if is_wanted:
+                shown.append((example.choose(np.arange(len(ranks))), ranks))
+            if example.gains.any():
+                examples.append((example, ranks))
         if not examples:
             raise InputError(
                 "the log has no click on a document of the index; "
                 "expected clicks, as glassrank serve --log writes them"
             )
-        if not corrected:
-            return examples
-        weights = weigh_clicks(_estimate(examples, ranks))
-        for example, own in zip(examples, ranks, strict=True):
-            example.gains[: len(own)] *= weights[np.minimum(own, len(weights) - 1)]
-        return examples
+        if score is not None:
+            weights = weigh_clicks(_estimate(shown, score))
+            for example, ranks in examples:
+                example.gains[: len(ranks)] *= weights[np.minimum(ranks, len(weights) - 1)]
+        return [example for example, _ in examples]
 
 
 def _put_first(example: Example, shown: NDArray[np.int64], clicked: NDArray[np.bool_]) -> Example:
@@ -143,18 +153,19 @@ def _put_first(example: Example, shown: NDArray[np.int64], clicked: NDArray[np.b
     )
 
 
-def _estimate(examples: list[Example], ranks: list[list[int]]) -> NDArray[np.float64]:
-    """From searches that show as many documents as most do."""
-    width = int(np.median([len(own) for own in ranks]))
-    whole = [
-        example
-        for example, own in zip(examples, ranks, strict=True)
-        if own[:width] == list(range(width))
-    ]
+def _estimate(
+    shown: list[tuple[Example, NDArray[np.int64]]],
+    score: Callable[[Example], NDArray[np.floating]],
+) -> NDArray[np.float64]:
+    """From searches that show as many documents as most do. What stands out of its list is liked,
+    not what has a high score: scores of two queries do not compare."""
+    width = int(np.median([len(ranks) for _, ranks in shown]))
+    whole = [example for example, ranks in shown if ranks[:width].tolist() == list(range(width))]
     if not whole:
         return np.ones(1)
     clicks = np.array([example.gains[:width] > 0 for example in whole])
-    return estimate_examination(clicks, np.array([e.first_scores[:width] for e in whole]))
+    scores = np.array([score(example)[:width] for example in whole])
+    return estimate_examination(clicks, scores - scores.mean(1, keepdims=True))
 
 
 def _take_queries(title: str, text: str, rng: np.random.Generator) -> Iterator[str]:

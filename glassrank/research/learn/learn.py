@@ -122,7 +122,9 @@ class Learner:
             return self._learn_docs(ending - 0.5 * seconds, seed)
         if find_spec("torch") is None:
             raise InputError("learning from clicks needs PyTorch: pip install 'glassrank[torch]'")
-        examples = self._maker.from_log(log, corrected=corrected)
+        stored = Whitening(self._index, self._reranker)
+        score = (lambda example: stored.score(example, 0.0)) if corrected else None
+        examples = self._maker.from_log(log, score)
         return self._learn_clicks(examples, ending, seconds, seed)
 
     def _learn_docs(self, ending: float, seed: int) -> Outcome:

@@ -219,7 +219,7 @@ def test_a_shown_document_that_the_first_stage_lacks_is_learned_from(
     other = next(number for number in range(len(index)) if number not in numbers)
     shown = [index.snapshot.doc_id(number) for number in (numbers[3], other)]
     log = Log([LoggedQuery("glacier ice cave", [*shown, "unknown"], {shown[1]})], Counter())
-    (example,) = maker.from_log(log, corrected=False)
+    (example,) = maker.from_log(log)
     assert example.docs.tolist() == [numbers[3], other, *numbers[:3], *numbers[4:]]
     assert example.first_scores[:2].tolist() == [found.first_scores[3], 0.0]
     assert example.gains.tolist() == [0.0, 1.0] + [0.0] * (len(example.docs) - 2)
