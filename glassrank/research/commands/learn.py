@@ -39,7 +39,7 @@ def learn(
     from glassrank.rerank import Reranker
     from glassrank.research.learn.learn import Learner
     from glassrank.research.learn.logs import read_log
-    from glassrank.research.learn.report import describe, render
+    from glassrank.research.learn.outcome_report import describe, render
     from glassrank.storage.atomic_folders import check_replaceable
     from glassrank.storage.files import atomic_write
 

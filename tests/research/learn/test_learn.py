@@ -20,7 +20,7 @@ from glassrank.research.learn.encoder import EncoderLearner
 from glassrank.research.learn.examples import Example, ExampleMaker
 from glassrank.research.learn.learn import Learner, Outcome
 from glassrank.research.learn.logs import Log, LoggedQuery, read_log
-from glassrank.research.learn.report import describe, render
+from glassrank.research.learn.outcome_report import describe, render
 from glassrank.research.learn.whitening import Whitening, whiten
 from glassrank.storage.files import MAX_ROW_BYTES
 from glassrank.types import Doc
