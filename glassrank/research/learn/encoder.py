@@ -64,7 +64,7 @@ class EncoderLearner:
         named = model.named_parameters()
         self._in_head = [each for name, each in named if not name.startswith("encoder.")]
         self._old = [each.detach().clone() for each in self._weights]
-        self._new = self._old
+        self._new, self._share = self._old, 0.0
         self._index, self._reranker = index, reranker
         self._states: dict[int, Tensor] = {}
         self._kept = 0
@@ -103,7 +103,7 @@ class EncoderLearner:
                 say(f"step {step + 1:,} of at most {steps:,}")
         for weight in self._weights:
             weight.requires_grad = False
-        self._new = [each.detach().clone() for each in self._weights]
+        self._new, self._share = [each.detach().clone() for each in self._weights], 1.0
 
     def _step(
         self, optimizer: torch.optim.Optimizer, batch: Sequence[Example], scale: float
@@ -130,6 +130,9 @@ class EncoderLearner:
         return to_array(self._score([example], self._model)).astype(np.float32)
 
     def _go(self, share: float) -> None:
+        if share == self._share:
+            return
+        self._share = share
         for weight, old, new in zip(self._weights, self._old, self._new, strict=True):
             weight.data = torch.lerp(old, new, share)
 

@@ -32,8 +32,8 @@ from glassrank.research.learn.whitening import Whitening
 
 HELD_OUT, FEWEST = 1_000, 40
 """Queries that choose and decide, at most; and at least."""
-_HELD_OUT_OF_LOG = 600
-"""Their documents are encoded several times."""
+_HELD_OUT_OF_LOG, _HELD_OUT_A_SECOND = 600, 0.6
+"""Their documents are encoded several times, which takes a third of the time."""
 _SHARES = (0.5, 0.75, 1.0)
 _SHARES_OF_DOCS = (0.25, 0.5)
 """Made queries are easier than people's, so that they lead too far."""
@@ -139,8 +139,8 @@ class Learner:
     ) -> Outcome:
         from glassrank.research.learn.encoder import EncoderLearner
 
-        few = "a log with more clicks"
-        held_out, training = self._hold_out(examples, _HELD_OUT_OF_LOG, 5, seed, few)
+        most = max(FEWEST, min(_HELD_OUT_OF_LOG, int(seconds * _HELD_OUT_A_SECOND)))
+        held_out, training = self._hold_out(examples, most, 5, seed, "a log with more clicks")
         learned = EncoderLearner(self._index, self._reranker, self._layers, self._device)
         learned.learn(training, ending - 0.35 * seconds, np.random.default_rng(seed), self._say)
         held_out = [example.choose(np.arange(example.shown)) for example in held_out]
