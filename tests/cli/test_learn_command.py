@@ -26,8 +26,8 @@ def decide(index: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], No
     def set_lowest(low: float) -> None:
         def learn(self: Learner, seconds: float, log: Any = None) -> Outcome:
             changes = [ChangedQuery("<b>cats</b>", [0, 1], [1, 0], 0.5)]
-            self._learned = Whitening(self._index, self._reranker)
-            return Outcome(None, 0.5, 100, 50, 0.4, 0.5, (low, 0.2), changes)
+            learned = Whitening(self._index, self._reranker)
+            return Outcome(learned, None, 0.5, 100, 50, 0.4, 0.5, (low, 0.2), changes)
 
         monkeypatch.setattr(Learner, "learn", learn)
 

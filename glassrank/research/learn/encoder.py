@@ -30,8 +30,8 @@ from glassrank.research.learn.examples import Example
 _RATE, _RATE_OF_HEAD = 5e-5, 1.5e-4
 _BATCH, _EPOCHS, _WARM_UP = 16, 1, 10
 """Queries of a step, passes over all queries, steps of warm-up."""
-_OLD = 0.3
-"""What the old scores count in the loss, beside a click."""
+_DISTILLATION = 0.3
+"""What the old model's scores count in the loss, beside a click."""
 _DOCS, _NOT_SHOWN = 6, 1
 """Documents of a query in a step, and how many of them were not shown."""
 _EVERY = 20
@@ -109,7 +109,7 @@ class EncoderLearner:
         self, optimizer: torch.optim.Optimizer, batch: Sequence[Example], scale: float
     ) -> None:
         """By the cross-entropy of the softmax over each list with its gains, and with the softmax
-        of the old scores: clicks are few and noisy, and what the model knew is to stay."""
+        of the old model's scores: clicks are few and noisy, and what the model knew is to stay."""
         optimizer.zero_grad()
         lengths = [len(example.docs) for example in batch]
         with torch.no_grad():
@@ -117,7 +117,9 @@ class EncoderLearner:
         scores = torch.split(self._score(batch, self._model), lengths)
         loss = torch.zeros((), device=self._device)
         for example, own, old in zip(batch, scores, old_scores, strict=True):
-            target = torch.from_numpy(example.gains / scale).to(own) + _OLD * old.softmax(0)
+            target = torch.from_numpy(example.gains / scale).to(own) + _DISTILLATION * old.softmax(
+                0
+            )
             loss = loss - (target * own.log_softmax(0)).sum() / len(batch)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._weights, 1.0)
@@ -126,10 +128,10 @@ class EncoderLearner:
     @torch.no_grad()
     def score(self, example: Example, share: float) -> NDArray[np.float32]:
         """Scores (n,) of all candidates, a share of the way from the old weights to the new."""
-        self._go(share)
+        self._set_share(share)
         return to_array(self._score([example], self._model)).astype(np.float32)
 
-    def _go(self, share: float) -> None:
+    def _set_share(self, share: float) -> None:
         if share == self._share:
             return
         self._share = share
@@ -139,7 +141,7 @@ class EncoderLearner:
     def _score(self, examples: Sequence[Example], model: KernelBERT) -> Tensor:
         """Scores of all candidates of all examples, one after another."""
         texts = [self._reranker.read_query(example.text).ids for example in examples]
-        queries = self._encode(self._freeze(texts), model)
+        queries = self._encode(self._run_frozen(texts), model)
         which = np.repeat(np.arange(len(examples)), [len(example.docs) for example in examples])
         first_scores = np.concatenate([example.first_scores for example in examples])
         states = self._doc_states(np.concatenate([example.docs for example in examples]).tolist())
@@ -162,7 +164,7 @@ class EncoderLearner:
         return TokenEmbeddings(model.vectors(x), mask, model.weights(x) * mask)
 
     @torch.no_grad()
-    def _freeze(self, ids: Sequence[NDArray[np.int32]]) -> list[Tensor]:
+    def _run_frozen(self, ids: Sequence[NDArray[np.int32]]) -> list[Tensor]:
         """What the frozen layers make of each text, (L, H)."""
         batch, encoder = make_batch(ids, self._device), self._model.encoder
         x = encoder(batch.ids, batch.mask, layers=self._frozen)
@@ -176,14 +178,14 @@ class EncoderLearner:
         texts = [read.passages[0].ids for read in self._reranker.read(docs)]
         lengths = np.array([len(text) for text in texts])
         for part in batch_by_length(lengths, _TOKENS_AT_ONCE):
-            frozen = self._freeze([texts[place] for place in part])
+            frozen = self._run_frozen([texts[place] for place in part])
             self._states |= {missing[p]: own for p, own in zip(part, frozen, strict=True)}
         self._kept += int(lengths.sum())
         return [self._states[number] for number in numbers]
 
     def save(self, folder: Path, share: float, usage: Usage, card: str) -> None:
         """Writes a model folder that appears whole or not at all, in the dtypes of the old one."""
-        self._go(share)
+        self._set_share(share)
         arrays = self._reranker.model.weights.arrays.values()
         bits = "int8" if any(isinstance(array, Quantized) for array in arrays) else "float32"
         vocabulary = self._reranker.saved.vocabulary

@@ -68,6 +68,7 @@ class ChangedQuery:
 class Outcome:
     """What was learned, and whether it helps."""
 
+    learned: Learned
     calibration: Calibration | None
     share: float
     queries: int
@@ -110,7 +111,6 @@ class Learner:
         self._index, self._reranker = index, reranker
         self._maker = ExampleMaker(index, reranker)
         self._layers, self._device = layers, device
-        self._learned: Learned | None = None
         self._say = say
 
     def learn(
@@ -192,8 +192,8 @@ class Learner:
         resampled = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
         differences = (after - before)[resampled].sum(1) / ideal[resampled].sum(1)
         low, high = np.quantile(differences, [0.025, 0.975])
-        self._learned = learned
         return Outcome(
+            learned,
             self._recalibrate(np.concatenate(old), np.concatenate(new)),
             best,
             queries,
@@ -205,11 +205,10 @@ class Learner:
         )
 
     def save(self, folder: Path, outcome: Outcome, report: str) -> None:
-        """Writes the model of the last outcome."""
-        assert self._learned is not None
+        """Writes the model of an outcome."""
         usage = replace(self._reranker.usage, calibration=outcome.calibration)
         card = f"# {folder.name}\n\n```text\n{report}\n```\n"
-        self._learned.save(folder, outcome.share, usage, card)
+        outcome.learned.save(folder, outcome.share, usage, card)
 
     def _recalibrate(
         self, old: NDArray[np.floating], new: NDArray[np.floating]
