@@ -74,22 +74,6 @@ class Kernels:
         return len(self.centers)
 
 
-def compute_kernel(
-    similarity: NDArray[np.float32], kernels: Kernels, number: int
-) -> NDArray[np.float32]:
-    """One kernel's values of similarities; an `at_least` kernel is 1 from its center on."""
-    center, width = np.float32(kernels.centers[number]), np.float32(kernels.widths[number])
-    distance: NDArray[np.float32] = similarity - center
-    scale = np.float32(-0.5) / (width * width)
-    if kernels.at_least:  # twice what is below zero: quicker than a minimum
-        distance -= np.abs(distance)
-        scale = scale / np.float32(4)
-    distance *= distance
-    distance *= scale
-    np.exp(distance, out=distance)
-    return distance
-
-
 @dataclass(frozen=True)
 class ScoringHead:
     """How the soft counts of one match matrix become its share of the score:

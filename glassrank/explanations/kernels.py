@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, Kernels, ScoringHead, compute_kernel
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
@@ -33,6 +33,7 @@ from glassrank.explanations.attribution import (
 from glassrank.explanations.leave_one_out import TOGETHER
 from glassrank.explanations.structure import PathShare, ScorePart, Signal
 from glassrank.models.model import Model, to_array
+from glassrank.models.onnx_models import compute_kernels
 from glassrank.text.english import MARKERS
 
 WITHOUT_WORDS = "without words"
@@ -69,7 +70,7 @@ def explain_kernels(pair: ScoredPair) -> Attribution:
     for number, (name, readout) in enumerate(zip(names, scoring_heads, strict=True)):
         similarity = _similarity(pair, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
-        each = [compute_kernel(similarity, kernels, number) for number in range(len(kernels))]
+        each = list(compute_kernels(similarity, kernels))
         values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
         paths += _paths(pair, readout, number, values)
         similarities[name] = to_float64(similarity)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
 from glassrank.backends.onnx_encoders import (
     Builder,
     Quantized,
@@ -191,13 +191,30 @@ class OnnxModel(Model):
         return np.asarray(self.interact(query, doc).score)
 
 
+def compute_kernels(
+    similarity: NDArray[np.float32], kernels: Kernels
+) -> Iterator[NDArray[np.float32]]:
+    """Each kernel's values of similarities; an `at_least` kernel is 1 from its center on."""
+    settings = np.array([kernels.centers, kernels.widths], np.float32)  # (2, K)
+    for center, width in settings.T:
+        distance = similarity - center
+        scale = np.float32(-0.5) / (width * width)
+        if kernels.at_least:  # twice what is below zero: quicker than a minimum
+            distance -= np.abs(distance)
+            scale = scale / np.float32(4)
+        distance *= distance
+        distance *= scale
+        np.exp(distance, out=distance)
+        yield distance
+
+
 class OnnxKernelModel(OnnxModel):
     """Kernel pooling on two paths: logarithms of soft counts, and counts by document length."""
 
     def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
         """Without compiled code: to load it takes longer than to rank ten texts. Nothing is summed
         in an order that depends on other texts, so that a score does not."""
-        kernels, (head,) = self.config.kernels, self._heads
+        (head,) = self._heads
         lengths = doc.mask.sum(1).astype(np.int64)  # (B,)
         scores = np.zeros(len(lengths), np.float32)
         some = np.flatnonzero(lengths)
@@ -208,18 +225,17 @@ class OnnxKernelModel(OnnxModel):
         starts = np.cumsum(lengths[some]) - lengths[some]  # (b,)
         divisors = (lengths[some] + 1).astype(np.float32)[:, None]  # (b, 1)
         shares = np.zeros((len(some), similarity.shape[1]), np.float32)  # (b, Q)
-        for number in range(len(kernels)):
-            values = compute_kernel(similarity, kernels, number)
-            counts = np.add.reduceat(values, starts)  # (b, Q)
-            shares += head.log[number] * np.log(np.maximum(counts, np.float32(FLOOR)))
-            shares += head.length[number] * (counts / divisors)
+        values = compute_kernels(similarity, self.config.kernels)
+        for log, length, each in zip(head.log, head.length, values, strict=True):
+            counts = np.add.reduceat(each, starts)  # (b, Q)
+            shares += log * np.log(np.maximum(counts, np.float32(FLOOR)))
+            shares += length * (counts / divisors)
         scores[some] = (shares * query.idf[0]).sum(1)
         return scores
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        kernels = self.config.kernels
         similarity, real = _match(query, doc)  # (B, Q, D)
-        values = (compute_kernel(similarity, kernels, number) for number in range(len(kernels)))
+        values = compute_kernels(similarity, self.config.kernels)
         counts = np.stack([(each * real).sum(2) for each in values], axis=2)  # (B, Q, K)
         (head,) = self._heads
         weight = query.idf[..., None]  # (1, Q, 1)
