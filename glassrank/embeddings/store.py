@@ -41,6 +41,8 @@ class _Docs(NamedTuple):
 
     part: Part
     numbers: Ints  # (N,)
+    is_own: bool = False
+    """Whether the part was made for this segment, and has its numbers."""
 
 
 class Store:
@@ -204,7 +206,7 @@ class Store:
             others = [part for part in self._by_name.values() if part not in parts]
             old = ReusableRows(others if None in parts else [])
             rows = self._of_snapshot[snapshot] = [
-                [_Docs(part, np.arange(len(part)))]
+                [_Docs(part, np.arange(len(part)), is_own=True)]
                 if part is not None
                 else list(_find_reusable(segment, old) if others else ())
                 for segment, part in zip(snapshot.segments, parts, strict=True)
@@ -230,7 +232,7 @@ class Store:
             if not len(which):
                 continue
             docs, stored = numbers.take(which) - base, 0
-            for part, all_numbers in rows:
+            for part, all_numbers, _ in rows:
                 numbers_there, here = all_numbers.take(docs), which
                 if (numbers_there < 0).any():
                     there = numbers_there >= 0
@@ -262,9 +264,9 @@ class Store:
         numbers. Of each segment, `live` has those that may be found; empty for all."""
         tops = []
         for position, stored in enumerate(self._locate_docs(snapshot)):
-            segment, allowed = snapshot.segments[position], live[position]
-            for part, numbers in stored:
-                if self._part_of(segment) is part:
+            allowed = live[position]
+            for part, numbers, is_own in stored:
+                if is_own:
                     docs, scores = nearest(part, query, k, allowed)
                 else:  # a merged segment: its documents are anywhere in the part
                     there = np.flatnonzero(numbers >= 0)
@@ -299,7 +301,7 @@ class Store:
             located = [(own, np.arange(len(segment)))]
             if own not in bases:
                 stored = self._locate_docs(snapshot)[position]
-                located = [(part.record.name, numbers) for part, numbers in stored]
+                located = [(part.record.name, numbers) for part, numbers, _ in stored]
             for name, numbers in located:
                 if name in bases:
                     there = np.flatnonzero(numbers >= 0)

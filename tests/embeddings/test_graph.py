@@ -86,12 +86,16 @@ def test_it_follows_the_index(tmp_path: Path) -> None:
     index.add(some_docs(2, ids(60, 75)))
     assert all(not near for d, near in neighbour_ids_stale(index, path).items() if d >= "d060")
     encode_index(index, SAVED, path)
-    index.add(some_docs(3, ids(75, 80)))
+    with open_writer(index.path) as writer:  # without merging, as `add` would
+        writer.add(some_docs(3, ids(75, 80)))
+    index.refresh()
     encode_index(index, SAVED, path)
     fresh = Index.build(list(index.docs()), tmp_path / "fresh")
     expected = neighbour_ids(fresh, encode_index(fresh, SAVED, graph=True).path)
     assert neighbour_ids(index, path) == expected
+    assert len(index.snapshot.segments) == 3
     index.merge()
+    assert len(index.snapshot.segments) == 1
     assert neighbour_ids_stale(index, path) == expected
     encode_index(index, SAVED, path)
     assert neighbour_ids(index, path) == expected
