@@ -70,8 +70,7 @@ def explain_kernels(pair: ScoredPair) -> Attribution:
     for number, (name, readout) in enumerate(zip(names, scoring_heads, strict=True)):
         similarity = _similarity(pair, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
-        each = list(compute_kernels(similarity, kernels))
-        values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
+        values = to_float64(np.stack([*compute_kernels(similarity, kernels)], 2))  # (Q, D, K)
         paths += _paths(pair, readout, number, values)
         similarities[name] = to_float64(similarity)
         best = np.concatenate([best, values]).max(0, keepdims=True)

@@ -35,7 +35,7 @@ from glassrank.models.late_interaction import (
     ContextualConfig,
     sinusoidal_positions,
 )
-from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
+from glassrank.models.model import Floats, Model, Output, TokenBatch, TokenEmbeddings
 
 Array = NDArray[Any]
 _ROWS_AT_ONCE = 1 << 14
@@ -191,9 +191,7 @@ class OnnxModel(Model):
         return np.asarray(self.interact(query, doc).score)
 
 
-def compute_kernels(
-    similarity: NDArray[np.float32], kernels: Kernels
-) -> Iterator[NDArray[np.float32]]:
+def compute_kernels(similarity: Floats, kernels: Kernels) -> Iterator[Floats]:
     """Each kernel's values of similarities; an `at_least` kernel is 1 from its center on."""
     settings = np.array([kernels.centers, kernels.widths], np.float32)  # (2, K)
     for center, width in settings.T:
