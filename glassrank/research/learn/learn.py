@@ -1,9 +1,10 @@
 """Learns from documents or clicks, and keeps what helps on queries that it has not seen.
 
-A third of the held-out queries choose how far to go from the old weights to the new ones (M.
-Wortsman and others, "Robust fine-tuning of zero-shot models", CVPR 2022). The others decide: the
-new weights help if all of the 95% interval of the difference in nDCG@10, by bootstrap over these
-queries, lies above 0. Otherwise nothing is written.
+Held-out queries choose how far to go from the old weights to the new ones (M. Wortsman and others,
+"Robust fine-tuning of zero-shot models", CVPR 2022), and decide. So that none judges its own
+choice, each half is measured where the other half would go. The new weights help if all of the 95%
+interval of the difference in nDCG@10, by bootstrap over all of them, lies above 0. Otherwise
+nothing is written.
 
 Of a click log, only what was shown is ranked to decide: a model that would show something else
 loses no clicks by it. Queries count by their clicks' weights, which correct for position bias.
@@ -32,8 +33,6 @@ from glassrank.research.learn.whitening import Whitening
 
 HELD_OUT, FEWEST = 1_000, 40
 """Queries that choose and decide, at most; and at least."""
-_HELD_OUT_OF_LOG, _HELD_OUT_A_SECOND = 600, 0.6
-"""Their documents are encoded several times, which takes a third of the time."""
 _SHARES = (0.5, 0.75, 1.0)
 _SHARES_OF_DOCS = (0.25, 0.5)
 """Made queries are easier than people's, so that they lead too far."""
@@ -76,7 +75,7 @@ class Outcome:
     held_out: int
     """That decided."""
     before: float
-    """nDCG@10 of these."""
+    """nDCG@10 of these; a query whose clicks weigh more counts more."""
     after: float
     interval: tuple[float, float]
     """Of the difference."""
@@ -139,8 +138,9 @@ class Learner:
     ) -> Outcome:
         from glassrank.research.learn.encoder import EncoderLearner
 
-        most = max(FEWEST, min(_HELD_OUT_OF_LOG, int(seconds * _HELD_OUT_A_SECOND)))
-        held_out, training = self._hold_out(examples, most, 5, seed, "a log with more clicks")
+        # One a second: what was shown for them is encoded several times, in a third of the time.
+        most = max(FEWEST, min(HELD_OUT, int(seconds)))
+        held_out, training = self._hold_out(examples, most, 4, seed, "a log with more clicks")
         learned = EncoderLearner(self._index, self._reranker, self._layers, self._device)
         learned.learn(training, ending - 0.35 * seconds, np.random.default_rng(seed), self._say)
         held_out = [example.choose(np.arange(example.shown)) for example in held_out]
@@ -179,29 +179,32 @@ class Learner:
         shares: Sequence[float],
         queries: int,
     ) -> Outcome:
-        third = len(held_out) // 3
-        choosing, deciding = held_out[:third], held_out[third:]
+        scores = {
+            share: [learned.score(example, share) for example in held_out]
+            for share in (0.0, *shares)
+        }
+        dcg = {share: _dcg(held_out, own) for share, own in scores.items()}
 
-        def score(examples: Sequence[Example], share: float) -> list[NDArray[np.float32]]:
-            return [learned.score(example, share) for example in examples]
+        def choose(which: NDArray[np.bool_]) -> float:
+            return max(shares, key=lambda share: float(dcg[share][which].sum()))
 
-        best = max(shares, key=lambda each: _mean(choosing, _dcg(choosing, score(choosing, each))))
-        old, new = score(deciding, 0.0), score(deciding, best)
-        before, after = _dcg(deciding, old), _dcg(deciding, new)
-        ideal, count = _ideal_dcg(deciding), len(deciding)
+        count = len(held_out)
+        half, ideal = np.arange(count) % 2 == 0, _ideal_dcg(held_out)
+        best = choose(np.ones(count, np.bool_))
+        before, after = dcg[0.0], np.where(half, dcg[choose(~half)], dcg[choose(half)])
         resampled = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
         differences = (after - before)[resampled].sum(1) / ideal[resampled].sum(1)
         low, high = np.quantile(differences, [0.025, 0.975])
         return Outcome(
             learned,
-            self._recalibrate(np.concatenate(old), np.concatenate(new)),
+            self._recalibrate(np.concatenate(scores[0.0]), np.concatenate(scores[best])),
             best,
             queries,
             count,
-            _mean(deciding, before),
-            _mean(deciding, after),
+            float(before.sum() / ideal.sum()),
+            float(after.sum() / ideal.sum()),
             (float(low), float(high)),
-            _list_changes(deciding, old, new, (after - before) / ideal),
+            _list_changes(held_out, scores[0.0], scores[best], (dcg[best] - before) / ideal),
         )
 
     def save(self, folder: Path, outcome: Outcome, report: str) -> None:
@@ -238,11 +241,6 @@ def _dcg(
 
 def _ideal_dcg(examples: Sequence[Example]) -> NDArray[np.float64]:
     return _dcg(examples, [example.gains for example in examples])
-
-
-def _mean(examples: Sequence[Example], dcg: NDArray[np.float64]) -> float:
-    """The mean nDCG; a query whose clicks weigh more counts more."""
-    return float(dcg.sum() / _ideal_dcg(examples).sum())
 
 
 def _list_changes(
