@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from glassrank.research.train.fit_calibration import JudgedScores, fit
 
 _ROUNDS = 30
-_LEAST = 0.5
-"""Of an examination: a weight above 2 is more noise than help, as most clicks far down are."""
+_LEAST = 0.1
+"""Of an examination: a weight above 10 is more noise than help."""
 
 
 def estimate_examination(

@@ -37,6 +37,9 @@ _SHARES = (0.5, 0.75, 1.0)
 _SHARES_OF_DOCS = (0.25, 0.5)
 """Made queries are easier than people's, so that they lead too far."""
 _MOST_FROM_DOCS = 2_000
+_MOST_WEIGHT = 2.0
+"""Of a click to learn from: far down most clicks are noise. A click that decides has its whole
+weight, or the old order would be preferred."""
 _FOUND_AGAIN = 20
 """The rank up to which a made query's source counts as found."""
 _RESAMPLES = 2_000
@@ -141,6 +144,7 @@ class Learner:
         # One a second: what was shown for them is encoded several times, in a third of the time.
         most = max(FEWEST, min(HELD_OUT, int(seconds)))
         held_out, training = self._hold_out(examples, most, 4, seed, "a log with more clicks")
+        training = [replace(e, gains=np.minimum(e.gains, _MOST_WEIGHT)) for e in training]
         learned = EncoderLearner(self._index, self._reranker, self._layers, self._device)
         learned.learn(training, ending - 0.35 * seconds, np.random.default_rng(seed), self._say)
         held_out = [example.choose(np.arange(example.shown)) for example in held_out]
