@@ -1,10 +1,9 @@
 """Learns from documents or clicks, and keeps what helps on queries that it has not seen.
 
 Held-out queries choose how far to go from the old weights to the new ones (M. Wortsman and others,
-"Robust fine-tuning of zero-shot models", CVPR 2022), and decide. So that none judges its own
-choice, each half is measured where the other half would go. The new weights help if all of the 95%
-interval of the difference in nDCG@10, by bootstrap over all of them, lies above 0. Otherwise
-nothing is written.
+"Robust fine-tuning of zero-shot models", CVPR 2022), and decide: each half is measured where the
+other half would go, so that none judges its own choice. The new weights are written only if all of
+the 95% interval of the difference in nDCG@10, by bootstrap over these queries, lies above 0.
 
 Of a click log, only what was shown is ranked to decide: a model that would show something else
 loses no clicks by it. Queries count by their clicks' weights, which correct for position bias.
@@ -183,10 +182,7 @@ class Learner:
         shares: Sequence[float],
         queries: int,
     ) -> Outcome:
-        scores = {
-            share: [learned.score(example, share) for example in held_out]
-            for share in (0.0, *shares)
-        }
+        scores = {share: [learned.score(e, share) for e in held_out] for share in (0.0, *shares)}
         dcg = {share: _dcg(held_out, own) for share, own in scores.items()}
 
         def choose(which: NDArray[np.bool_]) -> float:
